@@ -1,0 +1,47 @@
+"""The command line: one module per command group, heavy imports inside the commands."""
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from potluck import __version__
+from potluck.errors import PotluckError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="potluck",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"potluck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Fair pay for the data that silos bring to a federation."""
+
+
+def main() -> None:
+    """Run the command line; a person's mistake costs them one line and exit code 2, never a traceback."""
+    try:
+        code = app(standalone_mode=False)
+    except (PotluckError, TyperException) as mistake:
+        message = mistake.format_message() if isinstance(mistake, TyperException) else str(mistake)
+        print(f"potluck: {' '.join(message.split())}", file=sys.stderr)
+        code = 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("potluck: stopped", file=sys.stderr)
+        code = 130
+    sys.exit(code)
