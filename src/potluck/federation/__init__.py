@@ -1,0 +1,1 @@
+"""Where precision comes from."""
