@@ -10,9 +10,10 @@ from hypothesis import given
 from jaxtyping import Array
 from numpy.testing import assert_allclose
 
-from potluck.federation.curve import Curve, Sustained, curve, fit
+from potluck.federation.curve import Curve, Stepwise, Sustained, curve, fit
 from potluck.scenario import CurvePrecision
 
+KEY = jax.random.key(0)
 MEASURED = Path(__file__).parents[2] / "docs" / "data" / "fmnist-learning-curves.json"
 
 
@@ -26,28 +27,29 @@ def test_level_by_hand() -> None:
 
 
 def test_slots_add_up() -> None:
-    source, samples = law(), jnp.array([100.0, 200.0])
-    trained, _ = source.train(source.init(), jnp.array([1.0, 0.5]), samples)
-    trained, precision = source.train(trained, jnp.array([0.0, 0.5]), samples)
+    source = Stepwise(law(), jnp.array([100.0, 200.0]))
+    trained, _ = source.train(source.init(KEY), jnp.array([1.0, 0.5]), KEY)
+    trained, precision = source.train(trained, jnp.array([0.0, 0.5]), KEY)
     assert float(trained) == 300.0
     assert_allclose(precision, 0.5, rtol=1e-6)
 
 
 def test_a_slot_without_contributions_changes_nothing() -> None:
-    source = law()
-    trained, precision = source.train(source.init(), jnp.zeros(2), jnp.array([100.0, 200.0]))
+    source = Stepwise(law(), jnp.array([100.0, 200.0]))
+    trained, precision = source.train(source.init(KEY), jnp.zeros(2), KEY)
     assert float(trained) == 0.0
     assert_allclose(precision, 0.1, rtol=1e-6)
 
 
 def test_sustained_precision_is_the_mean_over_the_slots_of_a_game() -> None:
-    source, samples, played = law(), jnp.array([100.0, 200.0]), jnp.array([0.3, 0.9])
+    samples, played = jnp.array([100.0, 200.0]), jnp.array([0.3, 0.9])
+    source = Stepwise(law(), samples)
 
-    def slot(trained: Array, _: None) -> tuple[Array, Array]:
-        return source.train(trained, played, samples)
+    def slot(trained: Array, key: Array) -> tuple[Array, Array]:
+        return source.train(trained, played, key)
 
-    _, precisions = jax.lax.scan(slot, source.init(), length=30)
-    assert_allclose(Sustained(source, samples, 30)(played), precisions.mean(), rtol=1e-5)
+    _, precisions = jax.lax.scan(slot, source.init(KEY), jax.random.split(KEY, 30))
+    assert_allclose(Sustained(law(), samples, 30)(played), precisions.mean(), rtol=1e-5)
 
 
 @eqx.filter_jit

@@ -8,14 +8,14 @@ from scipy.optimize import least_squares
 
 from potluck.scenario import CurvePrecision
 
-__all__ = ["Curve", "Sustained", "curve", "fit"]
+__all__ = ["Curve", "Stepwise", "Sustained", "curve", "fit"]
 
 
 class Curve(eqx.Module):
     """P(K) = ceiling − (ceiling − initial)·(1 + K/scale)^(−exponent), K the samples trained on so far.
 
-    Increasing and concave in K. As a precision source its state is K: every slot adds Σ_n d_n·|D_n|. On real FedAvg
-    this is what learning curves of different contributions have in common: plotted against K they fall on one line.
+    Increasing and concave in K. On real FedAvg this is what learning curves of different contributions have in common:
+    plotted against K they fall on one line.
     """
 
     initial: Float[Array, ""]
@@ -23,26 +23,29 @@ class Curve(eqx.Module):
     scale: Float[Array, ""]
     exponent: Float[Array, ""]
 
-    def level(self, trained: Float[Array, ""]) -> Float[Array, ""]:
+    def level(self, trained: Float[Array, "..."]) -> Float[Array, "..."]:
         """Precision after `trained` samples in all."""
         return self.ceiling - (self.ceiling - self.initial) * (1 + trained / self.scale) ** -self.exponent
 
-    def init(self, key: PRNGKeyArray | Array | None = None) -> Float[Array, ""]:
+
+class Stepwise(eqx.Module):
+    """The law slot by slot, as a precision source: its state is K, and every slot adds Σ_n d_n·|D_n|."""
+
+    curve: Curve
+    samples: Float[Array, " silos"]
+
+    def init(self, key: PRNGKeyArray | Array) -> Float[Array, ""]:
         """Nothing trained yet."""
         del key
-        return jnp.zeros_like(self.scale)
+        return jnp.zeros_like(self.curve.scale)
 
     def train(
-        self,
-        trained: Float[Array, ""],
-        contributions: Float[Array, " silos"],
-        samples: Float[Array, " silos"],
-        key: PRNGKeyArray | Array | None = None,
+        self, trained: Float[Array, ""], contributions: Float[Array, " silos"], key: PRNGKeyArray | Array
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """One slot: the samples contributed join those trained on before; answers the new state and P."""
+        """One slot: the samples contributed join those trained on before; the new state and P."""
         del key
-        trained = trained + contributions @ samples
-        return trained, self.level(trained)
+        trained = trained + contributions @ self.samples
+        return trained, self.curve.level(trained)
 
 
 class Sustained(eqx.Module):
