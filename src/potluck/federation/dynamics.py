@@ -4,6 +4,7 @@ Each silo has a *pool* in shuffled order. Its current set D_n[t] is the cyclic w
 `start` and has `size` samples, so one pair of integers per silo describes any of the three, whatever the data is.
 """
 
+import math
 from typing import Protocol
 
 import equinox as eqx
@@ -26,6 +27,14 @@ class Window(eqx.Module):
 class Dynamics(Protocol):
     """How D_n[t] becomes D_n[t + 1]."""
 
+    def pool(self, size: int, available: int) -> int:
+        """How many samples a silo of nominal size `size` should own, when `available` is its fair share of all."""
+        ...
+
+    def bound(self, pool: int) -> int:
+        """The largest |D_n[t]| there can be, given the largest pool: what the engine must be able to shuffle."""
+        ...
+
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """D_n[0], given the pools' sizes."""
         ...
@@ -37,6 +46,15 @@ class Dynamics(Protocol):
 
 class Static(eqx.Module):
     """The whole pool, always."""
+
+    def pool(self, size: int, available: int) -> int:
+        """No more than is used."""
+        del available
+        return size
+
+    def bound(self, pool: int) -> int:
+        """All of it."""
+        return pool
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Take all of it."""
@@ -55,11 +73,19 @@ class Redraw(eqx.Module):
     mean: float = 2000.0
     deviation: float = 50.0
 
+    def pool(self, size: int, available: int) -> int:
+        """Twice the nominal size where there is enough, so that a new draw is mostly new data."""
+        return max(size, min(2 * size, available))
+
+    def bound(self, pool: int) -> int:
+        """Five deviations above the mean; the draw is cut there."""
+        return min(pool, math.ceil(self.mean + 5 * self.deviation))
+
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Draw once."""
         sizes, starts = jax.random.split(key)
         drawn = self.mean + self.deviation * jax.random.normal(sizes, pool.shape)
-        size = jnp.clip(jnp.round(drawn).astype(pool.dtype), 1, pool)
+        size = jnp.clip(jnp.round(drawn).astype(pool.dtype), 1, jnp.minimum(pool, self.bound(2**30)))
         return Window(start=jax.random.randint(starts, pool.shape, 0, pool, pool.dtype), size=size)
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
@@ -73,6 +99,14 @@ class Stream(eqx.Module):
 
     window: int
     arrivals: int
+
+    def pool(self, size: int, available: int) -> int:
+        """Four windows' worth where there is enough; after that the stream comes round again."""
+        return max(size, min(4 * size, available))
+
+    def bound(self, pool: int) -> int:
+        """The window."""
+        return min(pool, self.window)
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Start at a random place of the pool."""

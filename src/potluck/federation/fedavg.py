@@ -158,10 +158,10 @@ class FedAvg(eqx.Module):
 
         Sorting random bits draws without replacement; later epochs shuffle what the first one drew.
         """
-        capacity = silo.labels.shape[0]
+        capacity = self.dynamics.bound(silo.labels.shape[0])
         place = jnp.arange(capacity)
 
-        def shuffle(key: PRNGKeyArray, count: Int[Array, ""]) -> Int[Array, " pool"]:
+        def shuffle(key: PRNGKeyArray, count: Int[Array, ""]) -> Int[Array, " drawn"]:
             bits = jax.random.bits(key, (capacity,)) >> 1
             return jnp.argsort(jnp.where(place < count, bits, jnp.uint32(0xFFFFFFFF)))
 
