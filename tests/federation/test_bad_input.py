@@ -56,7 +56,7 @@ def test_runs_check_before_they_train() -> None:
         ({"server_momentum": 1.0}, "server_momentum must be in"),
         ({"dtype": "float8"}, "'float8' is not one of float32, bfloat16"),
         ({"tests": 398}, "tests must be between 1 and the task's 397"),
-        ({"model": "cnn"}, "cnn needs images of 13 × 13"),
+        ({"model": "cnn"}, "cnn needs images of 10 × 10"),
         ({"partition_by": "natural"}, "natural needs a silo column"),
         ({"task": "imagenet"}, "'imagenet' is not one of digits, fmnist, cifar10, folder:PATH.npz"),
     ],

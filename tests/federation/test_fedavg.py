@@ -1,5 +1,8 @@
 """The engine against FedAvg written a second time, and the properties every slot must have."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.federation import FedAvg, build, run, run_games, samples_of, spread
 from potluck.federation.dynamics import Static, Window
 from potluck.federation.fedavg import Global
+from potluck.federation.models import CNN, kernel, patches
 from tests.federation import reference
 from tests.federation.conftest import pictures
 
@@ -36,45 +40,53 @@ def visits(fed: FedAvg, contributions: jax.Array, key: jax.Array, window: Window
 
 
 def check_against_reference(
-    fed: FedAvg, images: np.ndarray, gradient: reference.Gradient, start: list[np.ndarray], tolerance: float
+    fed: FedAvg,
+    images: np.ndarray,
+    gradient: reference.Gradient,
+    unpack: Callable[[Any], list[np.ndarray]],
+    tolerance: float,
 ) -> None:
     """Five rounds by both, contributions unequal and changing."""
     labels = np.asarray(fed.silos.labels)
     silos = [((images[n].astype(float) - fed.centre) / fed.spread, labels[n]) for n in range(len(labels))]
-    model, expected = fed.init_model(jax.random.key(1)), start
+    model = fed.init_model(jax.random.key(1))
+    start = expected = [w.astype(float) for w in unpack(model.weights)]
     window = Static().init(fed.silos.pool, jax.random.key(0))
+    slot_of = eqx.filter_jit(fed.round)
     for slot in range(5):
         key = jax.random.key(100 + slot)
         contributions = jnp.roll(UNEQUAL, slot)
         order = visits(fed, contributions, key, window)
         rate = fed.optimiser.rate  # type: ignore[attr-defined]
         expected = reference.fedavg_round(expected, silos, order, gradient, rate, fed.batch, fed.proximal)
-        model, _ = eqx.filter_jit(fed.round)(model, contributions, key)
-    for ours, theirs in zip(leaves(model.weights), expected, strict=True):
-        assert_allclose(ours, theirs.reshape(ours.shape), atol=tolerance, rtol=0)
-        assert np.abs(ours - theirs.reshape(ours.shape)).max() < np.abs(theirs).max() * 0.01
+        model, _ = slot_of(model, contributions, key)
+    for ours, theirs, before in zip(unpack(model.weights), expected, start, strict=True):
+        assert_allclose(ours, theirs, atol=tolerance, rtol=0)
+        assert np.abs(theirs - before).max() > 100 * tolerance  # there was something to get wrong
 
 
-@pytest.mark.parametrize(("epochs", "proximal"), [(1, 0.0), (3, 0.0), (2, 0.5)])
+@pytest.mark.parametrize(("epochs", "proximal"), [(1, 0.0), (2, 0.5)])
 def test_mlp_agrees_with_float64_numpy_after_five_rounds_of_unequal_contributions(epochs: int, proximal: float) -> None:
     fed = build("digits", epochs=epochs, proximal=proximal, seed=3)
-    start = [w.astype(float) for w in leaves(fed.init_model(jax.random.key(1)).weights)]
-    check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, start, 1e-5)
+    check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, leaves, 1e-5)
 
 
 def test_cnn_agrees_with_a_direct_convolution_after_five_rounds() -> None:
     data = pictures(samples=240, side=16, channels=3)
     fed = build(data, model="cnn", channels=(4, 6), samples=40, batch=15)
-    start = [w.astype(float) for w in leaves(fed.init_model(jax.random.key(1)).weights)]
-    start[0], start[2] = start[0].reshape(5, 5, 3, 4), start[2].reshape(5, 5, 4, 6)
     # The silos hold patches; the reference convolves the images they were cut from.
     images = recover(np.asarray(fed.silos.features), data.images)
-    check_against_reference(fed, images, reference.cnn_gradient, start, 1e-4)
+
+    def unpack(model: CNN) -> list[np.ndarray]:
+        kernels = [part for layer in (model.first, model.second) for part in (kernel(layer), layer.bias)]
+        return [np.asarray(part) for part in (*kernels, model.head.weight, model.head.bias)]
+
+    check_against_reference(fed, images, reference.cnn_gradient, unpack, 1e-4)
 
 
 def recover(stored: np.ndarray, images: np.ndarray) -> np.ndarray:
     """Find each stored sample's image by its corner patch."""
-    corners = {image[:5, :5].tobytes(): image for image in images}
+    corners = {patches(image)[0, 0].tobytes(): image for image in images}
     return np.stack([[corners[sample[0, 0].tobytes()] for sample in silo] for silo in stored])
 
 
