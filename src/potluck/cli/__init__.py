@@ -7,6 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from potluck import __version__
+from potluck.cli import game, scenario
 from potluck.errors import PotluckError
 
 __all__ = ["app", "main"]
@@ -18,6 +19,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+app.command("game")(game.game)
+app.add_typer(scenario.commands, name="scenario")
 
 
 def _version(wanted: bool) -> None:
