@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.federation import FedAvg, build, run, run_games, samples_of, spread
 from potluck.federation.dynamics import Static, Window
 from potluck.federation.fedavg import Global
-from potluck.federation.models import CNN, kernel, patches
+from potluck.federation.models import CNN, Perceptron, kernel, patches
 from tests.federation import reference
 from tests.federation.conftest import pictures
 
@@ -22,6 +22,10 @@ UNEQUAL = jnp.array([1.0, 0.37, 0.0, 0.1])
 
 def leaves(tree: object) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def inputs_first(model: Perceptron) -> list[np.ndarray]:
+    return [np.asarray(part) for layer in model.layers for part in (layer.weight.T, layer.bias)]
 
 
 def same_bits(a: object, b: object) -> None:
@@ -68,7 +72,7 @@ def check_against_reference(
 @pytest.mark.parametrize(("epochs", "proximal"), [(1, 0.0), (2, 0.5)])
 def test_mlp_agrees_with_float64_numpy_after_five_rounds_of_unequal_contributions(epochs: int, proximal: float) -> None:
     fed = build("digits", epochs=epochs, proximal=proximal, seed=3)
-    check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, leaves, 1e-5)
+    check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, inputs_first, 1e-5)
 
 
 def test_cnn_agrees_with_a_direct_convolution_after_five_rounds() -> None:
@@ -79,7 +83,7 @@ def test_cnn_agrees_with_a_direct_convolution_after_five_rounds() -> None:
 
     def unpack(model: CNN) -> list[np.ndarray]:
         kernels = [part for layer in (model.first, model.second) for part in (kernel(layer), layer.bias)]
-        return [np.asarray(part) for part in (*kernels, model.head.weight, model.head.bias)]
+        return [np.asarray(part) for part in (*kernels, model.head.weight.T, model.head.bias)]
 
     check_against_reference(fed, images, reference.cnn_gradient, unpack, 1e-4)
 
@@ -185,7 +189,7 @@ def test_server_momentum_by_hand() -> None:
 def test_precision_is_the_share_of_held_out_samples_that_are_right() -> None:
     fed = build("digits", tests=100)
     weights = fed.init_model(jax.random.key(0)).weights
-    w1, b1, w2, b2 = (w.astype(float) for w in leaves(weights))
+    w1, b1, w2, b2 = (w.astype(float) for w in inputs_first(weights))
     x = (np.asarray(fed.test.features).astype(float) - fed.centre) / fed.spread
     guess = (np.maximum(x @ w1 + b1, 0) @ w2 + b2).argmax(axis=1)
     assert_allclose(fed.precision(weights), np.mean(guess == np.asarray(fed.test.labels)), atol=1e-7)

@@ -21,10 +21,10 @@ def direct(image: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
 def test_im2col_and_its_gradients_match_direct_convolution(shape: tuple[int, int]) -> None:
     keys = jax.random.split(jax.random.key(0), 3)
     image = jax.random.normal(keys[0], (*shape, 3))
-    weight = jax.random.normal(keys[1], (48, 4)) / 4
+    weight = jax.random.normal(keys[1], (4, 48)) / 4
 
     def by_product(image: jax.Array, weight: jax.Array) -> jax.Array:
-        return patches(image) @ weight
+        return patches(image) @ weight.T
 
     def directly(image: jax.Array, weight: jax.Array) -> jax.Array:
         return direct(image, kernel(Dense(weight, jnp.zeros(4))), 2)
@@ -39,10 +39,10 @@ def test_im2col_and_its_gradients_match_direct_convolution(shape: tuple[int, int
 
 def test_gradients_match_a_convolution_written_with_loops() -> None:
     rng = np.random.default_rng(0)
-    image, weight = rng.normal(size=(1, 11, 12, 2)), rng.normal(size=(32, 3)) / 5
+    image, weight = rng.normal(size=(1, 11, 12, 2)), rng.normal(size=(3, 32)) / 5
     error = rng.normal(size=(1, 4, 5, 3))
     to_image, to_kernel, _ = reference.convolve_back(image, np.asarray(kernel(Dense(weight, error))), error, 2)  # type: ignore[arg-type]
-    _, pullback = jax.vjp(lambda i, w: patches(i) @ w, jnp.float32(image[0]), jnp.float32(weight))
+    _, pullback = jax.vjp(lambda i, w: patches(i) @ w.T, jnp.float32(image[0]), jnp.float32(weight))
     ours = pullback(jnp.float32(error[0]))
     assert_allclose(ours[0], to_image[0], atol=1e-5)
     assert_allclose(kernel(Dense(ours[1], jnp.zeros(3))), to_kernel, atol=1e-5)
@@ -63,7 +63,7 @@ def test_cnn_computes_what_its_layers_say() -> None:
     image = np.random.default_rng(0).normal(size=(16, 16, 1))
     first = np.maximum(reference.convolve(image[None], np.asarray(kernel(model.first)), np.zeros(3), 2), 0)
     second = np.maximum(reference.convolve(first, np.asarray(kernel(model.second)), np.zeros(4), 2), 0)
-    expected = second.reshape(-1) @ np.asarray(model.head.weight)
+    expected = second.reshape(-1) @ np.asarray(model.head.weight).T
     assert_allclose(model(patches(jnp.float32(image))), expected, atol=1e-5)
 
 

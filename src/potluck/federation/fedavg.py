@@ -156,7 +156,8 @@ class FedAvg(eqx.Module):
             epoch, first = at // steps, (at % steps) * self.batch
             rows = jax.lax.dynamic_slice(orders, (epoch, first), (1, self.batch))[0]
             taken = first + within < samples
-            gradient = self.gradient(local, silo.features[rows], silo.labels[rows], taken)
+            features, labels = (a.at[rows].get(mode="promise_in_bounds") for a in (silo.features, silo.labels))
+            gradient = self.gradient(local, features, labels, taken)
             active = taken[0]
             if self.proximal:
                 pull = self.proximal * active.astype(jnp.float32)
