@@ -1,10 +1,16 @@
 """Two CPU devices for every test of the federation, set before JAX starts."""
 
+from pathlib import Path
+
+import jax
 import numpy as np
 
 from potluck.federation import Dataset, use_cores
 
 use_cores(2)
+# Compiling takes longer than training here: keep what one test or worker compiled for the next.
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[2] / ".pytest_cache" / "compiled"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def pictures(samples: int, side: int, channels: int, classes: int = 10, seed: int = 0) -> Dataset:

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.federation import FedAvg, build, run, run_games, samples_of, spread
 from potluck.federation.dynamics import Static, Window
 from potluck.federation.fedavg import Global
-from potluck.federation.models import CNN, Perceptron, kernel, patches
+from potluck.federation.models import CNN, kernel, patches
 from tests.federation import reference
 from tests.federation.conftest import pictures
 
@@ -24,7 +24,7 @@ def leaves(tree: object) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-def inputs_first(model: Perceptron) -> list[np.ndarray]:
+def inputs_first(model: Any) -> list[np.ndarray]:
     return [np.asarray(part) for layer in model.layers for part in (layer.weight.T, layer.bias)]
 
 
@@ -211,3 +211,15 @@ def test_bfloat16_learns_nearly_as_well() -> None:
         for dtype in ("float32", "bfloat16")
     )
     assert abs(exact - short) < 0.03
+
+
+def test_double_precision_elsewhere_leaves_the_engine_in_float32() -> None:
+    """The theory runs in float64; a game that has both must not train in it, nor trip over it."""
+    with jax.enable_x64(True):
+        fed = build("digits", changing="redraw", optimise="adam", learning_rate=0.003, proximal=0.1, epochs=2)
+        state = fed.init(jax.random.key(0))
+        after, precision = eqx.filter_jit(fed.train)(state, jnp.full(4, 0.5), jax.random.key(1))
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(after.model)} == {"float32"}
+        assert precision.dtype == np.float32
+        kinds = [jax.tree.map(lambda leaf: leaf.dtype, tree) for tree in (state, after)]
+        assert kinds[0] == kinds[1]
