@@ -191,7 +191,7 @@ def _fit(measured: "Measured", slots: int) -> dict[str, float]:
 
     contributed = np.array([point.samples for point in measured.common])
     precision = np.array([point.sustained.mean for point in measured.common])
-    return dict(fit(contributed, precision, slots, measured.initial).model_dump())
+    return dict(fit(contributed, precision, slots, measured.initial).model_dump(exclude={"source"}))
 
 
 def _rows(points: list["Point"]) -> list[dict[str, Any]]:
@@ -226,4 +226,4 @@ def _show(measured: "Measured", fitted: dict[str, float]) -> None:
             ]
             table.add_row(f"{point.contribution:g}", *cells)
         console.print(table)
-    console.print("fit: " + ", ".join(f"{name} {value:.6g}" for name, value in fitted.items() if value is not None))
+    console.print("fit: " + ", ".join(f"{name} {value:.6g}" for name, value in fitted.items()))

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from potluck.errors import PotluckError
 from potluck.federation.fedavg import FedAvg
-from potluck.federation.runs import run
+from potluck.federation.runs import run, spread
 
 __all__ = ["GRID", "Interval", "Measured", "Point", "interval", "measure"]
 
@@ -83,12 +83,12 @@ def measure(
     initial, done = [], 0
     for seed in range(seeds):
         fed = federation(seed)
-        sizes = np.asarray(fed.silos.pool)
+        source, sizes = spread(fed), np.asarray(fed.silos.pool)
         common = {d: (float(d),) * len(sizes) for d in grid}
         own = {d: (float(d),) + (others,) * (len(sizes) - 1) for d in (0.0, *grid)}
         plays = list(dict.fromkeys([*common.values(), *own.values()]))
         for play in plays:
-            trace = run(fed, np.array(play), jax.random.key(seed), slots)
+            trace = run(source, np.array(play), jax.random.key(seed), slots)
             runs.setdefault(play, []).append(np.asarray(trace.precision))
             done += 1
             if progress is not None:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from potluck.errors import PotluckError
 from potluck.federation.build import check_contributions
 from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet
-from potluck.federation.source import PrecisionSource
+from potluck.federation.models import Model
 
 __all__ = ["Spread", "Trace", "run", "run_games", "spread", "use_cores"]
 
@@ -60,6 +60,10 @@ class Spread(eqx.Module):
         """Fresh weights and the first local sets."""
         return self.fed.init(key)
 
+    def precision(self, weights: Model) -> Float[Array, ""]:
+        """P of these weights, outside any slot."""
+        return self.fed.precision(weights)
+
     def train(
         self, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray
     ) -> tuple[State, Float[Array, ""]]:
@@ -86,7 +90,7 @@ class Spread(eqx.Module):
         return State(model=model, window=window), precision
 
 
-def spread(fed: FedAvg) -> PrecisionSource:
+def spread(fed: FedAvg) -> FedAvg | Spread:
     """Spread one game's silos over the devices, where there is more than one to spread them over."""
     mesh = mesh_over(fed.silos.labels.shape[0], AXIS)
     if mesh.size == 1:
@@ -103,11 +107,15 @@ def spread(fed: FedAvg) -> PrecisionSource:
 
 
 def run(
-    fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], key: PRNGKeyArray, slots: int | None = None
+    fed: FedAvg | Spread, contributions: Float[np.ndarray, "*slots silos"], key: PRNGKeyArray, slots: int | None = None
 ) -> Trace:
-    """One game over all its slots: contributions per slot, or one set of them for `slots` slots."""
-    plan = _plan(fed, contributions, slots)
-    return _run(spread(fed), fed, jnp.asarray(plan), key)
+    """One game over all its slots: contributions per slot, or one set of them for `slots` slots.
+
+    Who plays many games one after the other spreads the federation once, and passes that.
+    """
+    source = spread(fed) if isinstance(fed, FedAvg) else fed
+    plan = _plan(fed if isinstance(fed, FedAvg) else fed.fed, contributions, slots)
+    return _run(source, jnp.asarray(plan), key)
 
 
 def run_games(
@@ -133,11 +141,11 @@ def _plan(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: 
     return plan
 
 
-def trace(source: PrecisionSource, fed: FedAvg, plan: Float[Array, "slots silos"], key: PRNGKeyArray) -> Trace:
+def trace(source: FedAvg | Spread, plan: Float[Array, "slots silos"], key: PRNGKeyArray) -> Trace:
     """Scan one game's slots."""
     start, slots = jax.random.split(key)
     state = source.init(start)
-    initial = fed.precision(state.model.weights)
+    initial = source.precision(state.model.weights)
     keys = jax.random.split(slots, len(plan))
     _, precision = jax.lax.scan(lambda s, slot: source.train(s, *slot), state, (plan, keys))
     return Trace(initial=initial, precision=precision)
@@ -149,7 +157,7 @@ _run = eqx.filter_jit(trace)
 @eqx.filter_jit
 def _run_games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh) -> Trace:
     def games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray) -> Trace:
-        return jax.vmap(lambda plan, key: trace(fed, fed, plan, key))(plans, keys)
+        return jax.vmap(lambda plan, key: trace(fed, plan, key))(plans, keys)
 
     split = P("games")
     return jax.shard_map(games, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False)(
