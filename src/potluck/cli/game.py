@@ -80,9 +80,8 @@ def game(
         if report is not None:
             saved.append(reports.write_report(scenario, solution, swept, report))
     except OSError as fault:
-        raise PotluckError(
-            f"{fault.filename}: {(fault.strerror or str(fault)).lower()}; choose a place you may write to"
-        ) from None
+        reason = (fault.strerror or str(fault)).lower()
+        raise PotluckError(f"{fault.filename or plot or report}: {reason}; choose a place you may write to") from None
     if json:
         extra = {} if settled is None else {"play": stage.plain_settled(settled)}
         typer.echo(jsonlib.dumps(stage.plain(solution, swept) | extra))
@@ -127,7 +126,7 @@ def _show(console: "Console", solution: "Solution", swept: "Sweep | None") -> No
     from rich.table import Table
 
     none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
-    table = Table(title="The stage game, per slot (none: no redistribution)", box=SIMPLE)
+    table = Table(title="The stage game, per slot (none: no redistribution)", box=SIMPLE, padding=(0, 0, 0, 1))
     heads = ("silo", "d none", "d", "d plan", "transfer", "u none", "u", "u − alone", "u − none")
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
@@ -145,7 +144,7 @@ def _show(console: "Console", solution: "Solution", swept: "Sweep | None") -> No
         table.add_row(str(silo), *(format(float(numbers[silo]), spec) for numbers, spec in columns))
     console.print(table)
 
-    whole = Table(box=SIMPLE)
+    whole = Table(box=SIMPLE, padding=(0, 0, 0, 1))
     for head in ("", "none", "redistribution", "planner"):
         whole.add_column(head, justify="right", no_wrap=True)
     plays = (none, reached, best)
@@ -165,7 +164,7 @@ def _show_sweep(console: "Console", swept: "Sweep") -> None:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    table = Table(title="Welfare against intensity", box=SIMPLE)
+    table = Table(title="Welfare against intensity", box=SIMPLE, padding=(0, 0, 0, 1))
     for head in ("α", "welfare", "mean d"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("")
@@ -189,7 +188,9 @@ def _show_play(console: "Console", play: "Settled") -> None:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    table = Table(title=f"Your play, settled at precision {float(play.precision):.4f}", box=SIMPLE)
+    table = Table(
+        title=f"Your play, settled at precision {float(play.precision):.4f}", box=SIMPLE, padding=(0, 0, 0, 1)
+    )
     for head in ("silo", "d", "revenue", "energy", "communication", "transfer", "payoff", "could gain"):
         table.add_column(head, justify="right", no_wrap=True)
     parts = play.payoff

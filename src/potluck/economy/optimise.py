@@ -1,5 +1,6 @@
 """Two small maximisers on boxes, compiled and batchable: by values alone on a segment, by Newton steps on [0, 1]^N."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,9 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 __all__ = ["maximise_on_box", "maximise_on_segment"]
 
-GRID = 33
-ZOOMS = 8
-"""Each zoom keeps two of the 32 cells: a segment shrinks to 2e-10 of its length."""
+RESOLUTION = 2.4e-10
+"""Share of a segment to which its maximum is found, about the square root of double precision's own."""
 HALVINGS = 0.5 ** np.arange(-1, 45)
 """Step lengths tried at once by a line search, longest first."""
 
@@ -22,6 +22,7 @@ class _Zoom(NamedTuple):
     high: Float[Array, ""]
     best: Float[Array, ""]
     value: Float[Array, ""]
+    spread: Float[Array, ""]
 
 
 def maximise_on_segment(
@@ -29,28 +30,35 @@ def maximise_on_segment(
     low: Float[Array, ""] | float = 0.0,
     high: Float[Array, ""] | float = 1.0,
     tie: float = 0.0,
+    points: int = 33,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Find argmax and max of a function on [low, high], from its values alone.
 
-    A grid finds the hill, finer grids around its best point the top; corners are on the grid, so a maximum there is
-    found exactly. Of points within `tie` of the best (relative) the smallest is taken: the edge of a plateau.
+    A grid of `points` finds the hill, finer grids around its best point the top; corners are on the grid, so a maximum
+    there is found exactly. Points that miss the best by less than `tie` of the function's spread are as good as it,
+    and the smallest of them is taken: the edge of a plateau.
     """
 
     def zoom(_: int, at: _Zoom) -> _Zoom:
-        grid = jnp.linspace(at.low, at.high, GRID)
+        grid = jnp.linspace(at.low, at.high, points)
         values = jax.vmap(function)(grid)
-        top = jnp.maximum(values.max(), at.value)
-        best = jnp.argmax(values >= jnp.where(values.max() < top, values.max(), top - tie * jnp.abs(top)))
-        better = (values[best] > at.value) | ((values[best] >= top - tie * jnp.abs(top)) & (grid[best] < at.best))
+        spread = jnp.maximum(at.spread, jnp.ptp(values))
+        best = jnp.argmax(values >= values.max() - tie * spread)
+        as_good = (values[best] >= at.value - tie * spread) & (grid[best] < at.best)
+        better = (values[best] > at.value + tie * spread) | as_good
         return _Zoom(
             low=grid[jnp.maximum(best - 1, 0)],
-            high=grid[jnp.minimum(best + 1, GRID - 1)],
+            high=grid[jnp.minimum(best + 1, points - 1)],
             best=jnp.where(better, grid[best], at.best),
             value=jnp.where(better, values[best], at.value),
+            spread=spread,
         )
 
     ends = jnp.asarray(low, dtype=float), jnp.asarray(high, dtype=float)
-    found = jax.lax.fori_loop(0, ZOOMS, zoom, _Zoom(*ends, ends[0], jnp.full_like(ends[0], -jnp.inf)))
+    nothing = _Zoom(*ends, ends[1], jnp.full_like(ends[0], -jnp.inf), jnp.zeros_like(ends[0]))
+    # A zoom keeps two of the grid's cells.
+    zooms = math.ceil(math.log(RESOLUTION) / math.log(2 / (points - 1)))
+    found = jax.lax.fori_loop(0, zooms, zoom, nothing)
     return found.best, found.value
 
 
@@ -77,7 +85,7 @@ def maximise_on_box(
         free = ~(((at.point <= 0) & (slope <= 0)) | ((at.point >= 1) & (slope >= 0)))
         slope = jnp.where(free, slope, 0.0)
         curvature, axes = jnp.linalg.eigh(jnp.where(free[:, None] & free[None, :], hessian(at.point), 0.0))
-        floor = jnp.finfo(slope.dtype).eps * jnp.maximum(jnp.max(jnp.abs(curvature)), jnp.max(jnp.abs(slope))) + 1e-30
+        floor = np.finfo(slope.dtype).eps * jnp.maximum(jnp.max(jnp.abs(curvature)), jnp.max(jnp.abs(slope))) + 1e-30
         newton = axes @ ((axes.T @ slope) / jnp.maximum(jnp.abs(curvature), floor))
         steepest = slope / jnp.maximum(jnp.max(jnp.abs(slope)), 1e-30)
         halved = HALVINGS[:, None]

@@ -43,7 +43,8 @@ def planner(game: StageGame) -> Float[Array, " silos"]:
 def pigouvian_subsidies(game: StageGame, optimum: Float[Array, " silos"]) -> Float[Array, " silos"]:
     """t_n = Σ_{j≠n} p_j·∂_nP at the planner's optimum: the benefit to others that silo n does not feel."""
     profit = game.terms.profit
-    return (profit.sum() - profit) * jax.grad(game.precision)(optimum)
+    slopes: Float[Array, " silos"] = jax.grad(game.precision)(optimum)
+    return (profit.sum() - profit) * slopes
 
 
 def pigouvian_intensity(game: StageGame, optimum: Float[Array, " silos"]) -> Float[Array, ""]:
@@ -60,10 +61,11 @@ def dominant_intensity(game: StageGame) -> Float[Array, ""]:
 def welfare_optimal_intensity(game: StageGame) -> Float[Array, ""]:
     """Uniform α whose equilibrium has the highest welfare; the smallest, where many do equally well.
 
-    From the dominant intensity on nothing moves, so the search ends there.
+    From the dominant intensity on nothing moves, so the search ends there. Unequal silos reach their bounds one after
+    another, which gives welfare several hills: hence the fine grid.
     """
     best, _ = maximise_on_segment(
-        lambda intensity: welfare(game, nash(game.at(intensity))), 0.0, dominant_intensity(game), tie=1e-9
+        lambda intensity: welfare(game, nash(game.at(intensity))), 0.0, dominant_intensity(game), tie=1e-7, points=129
     )
     return best
 

@@ -2,18 +2,20 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.optimize import least_squares
 
 from potluck.scenario import CurvePrecision
 
-__all__ = ["Curve", "Sustained", "curve"]
+__all__ = ["Curve", "Sustained", "curve", "fit"]
 
 
 class Curve(eqx.Module):
-    """P(K) = ceiling − (ceiling − initial)·exp((1/s)^b − ((1+K)/s)^b), K the samples trained on so far.
+    """P(K) = ceiling − (ceiling − initial)·(1 + K/scale)^(−exponent), K the samples trained on so far.
 
-    A stretched exponential of scale s and exponent b ≤ 1, hence increasing and concave in K; counting from one sample
-    keeps its slope finite at K = 0. As a precision source its state is K: every slot adds Σ_n d_n·|D_n|.
+    Increasing and concave in K. As a precision source its state is K: every slot adds Σ_n d_n·|D_n|. On real FedAvg
+    this is what learning curves of different contributions have in common: plotted against K they fall on one line.
     """
 
     initial: Float[Array, ""]
@@ -23,8 +25,7 @@ class Curve(eqx.Module):
 
     def level(self, trained: Float[Array, ""]) -> Float[Array, ""]:
         """Precision after `trained` samples in all."""
-        begun, now = self.scale**-self.exponent, ((1 + trained) / self.scale) ** self.exponent
-        return self.ceiling - (self.ceiling - self.initial) * jnp.exp(begun - now)
+        return self.ceiling - (self.ceiling - self.initial) * (1 + trained / self.scale) ** -self.exponent
 
     def init(self, key: PRNGKeyArray | Array | None = None) -> Float[Array, ""]:
         """Nothing trained yet."""
@@ -65,3 +66,21 @@ def curve(described: CurvePrecision) -> Curve:
         scale=jnp.asarray(described.scale, dtype=float),
         exponent=jnp.asarray(described.exponent, dtype=float),
     )
+
+
+def fit(contributed: np.ndarray, precision: np.ndarray, slots: int, initial: float) -> CurvePrecision:
+    """Least squares of mean precision over a game against the samples contributed in each of its slots.
+
+    Both arrays have one entry per sustained contribution: Σ_n d_n|D_n|, and the measured mean over `slots` slots.
+    """
+    trained = np.arange(1, slots + 1) * np.asarray(contributed)[:, None]
+
+    def residuals(parameters: np.ndarray) -> np.ndarray:
+        ceiling, scale, exponent = parameters
+        levels = ceiling - (ceiling - initial) * (1 + trained / np.exp(scale)) ** -exponent
+        return np.asarray(levels.mean(axis=1) - precision)
+
+    begun = (0.9, np.log(np.median(contributed)), 0.5)
+    found = least_squares(residuals, begun, bounds=((initial, -5.0, 0.01), (1.0, 25.0, 10.0)), xtol=1e-14, ftol=1e-14)
+    ceiling, scale, exponent = found.x
+    return CurvePrecision(initial=initial, ceiling=float(ceiling), scale=float(np.exp(scale)), exponent=float(exponent))

@@ -24,6 +24,7 @@ from potluck.federation.models import Model
 __all__ = ["Spread", "Trace", "run", "run_games", "spread", "use_cores"]
 
 AXIS = "silos"
+CACHE_BYTES = 8 << 20
 
 
 class Trace(eqx.Module):
@@ -154,12 +155,30 @@ def trace(source: FedAvg | Spread, plan: Float[Array, "slots silos"], key: PRNGK
 _run = eqx.filter_jit(trace)
 
 
+def abreast(fed: FedAvg, games: int) -> int:
+    """How many games a device should train in step, and the rest after them.
+
+    A CPU is fastest while the local models of all of them stay in its cache: with 4 silos and a 784-64-10 perceptron
+    8 games cost 32 ms each, 16 cost 55. An accelerator takes all it is given.
+    """
+    if jax.default_backend() != "cpu":
+        return games
+    weights = jax.eval_shape(fed.architecture.init, jax.random.key(0))
+    footprint = fed.silos.labels.shape[0] * sum(leaf.size * 4 for leaf in jax.tree.leaves(weights))
+    most = max(CACHE_BYTES // footprint, 1)
+    return max(n for n in range(1, games + 1) if games % n == 0 and n <= most)
+
+
 @eqx.filter_jit
 def _run_games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh) -> Trace:
+    together = abreast(fed, len(plans) // mesh.size)
+
     def games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray) -> Trace:
-        return jax.vmap(lambda plan, key: trace(fed, plan, key))(plans, keys)
+        groups = jax.tree.map(lambda a: a.reshape(-1, together, *a.shape[1:]), (plans, keys))
+        traces = jax.lax.map(lambda group: jax.vmap(lambda plan, key: trace(fed, plan, key))(*group), groups)
+        joined: Trace = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), traces)
+        return joined
 
     split = P("games")
-    return jax.shard_map(games, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False)(
-        fed, plans, keys
-    )
+    run_ = jax.shard_map(games, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False)
+    return run_(fed, plans, keys)

@@ -120,13 +120,10 @@ class CurvePrecision(Described):
     """Precision from a concave saturating law of the samples trained on so far (no federation is run)."""
 
     source: Annotated[Literal["curve"], Field(description="where precision comes from")] = "curve"
-    initial: Annotated[Share, Field(description="precision of the untrained model")] = 0.0914
-    ceiling: Annotated[Share, Field(description="precision approached with endless data")] = 0.8245
-    scale: Annotated[Positive, Field(description="samples that close 63% of the distance to the ceiling")] = 5458.0
-    exponent: Annotated[
-        Annotated[float, Field(strict=True, gt=0, le=1)],
-        Field(description="how evenly it is closed: 1 exponentially, less with a fast start and a long tail"),
-    ] = 0.4214
+    initial: Annotated[Share, Field(description="precision of the untrained model")] = 0.1
+    ceiling: Annotated[Share, Field(description="precision approached with endless data")] = 0.8641
+    scale: Annotated[Positive, Field(description="samples after which returns begin to diminish")] = 224.8
+    exponent: Annotated[Positive, Field(description="power with which the distance to the ceiling shrinks")] = 0.4975
 
     @model_validator(mode="after")
     def _rises(self) -> Self:

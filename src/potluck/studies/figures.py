@@ -34,21 +34,19 @@ def _bars(axes: Axes, solution: Solution, quantity: str) -> None:
         ("planner", solution.optimum, PLANNED),
     ]
     silos = np.arange(len(solution.equilibrium.contributions))
-    lowest = np.inf
     for place, (name, play, colour) in enumerate(plays):
         heights = np.asarray(play.contributions if quantity == "contributions" else play.payoff.total)
-        axes.bar(silos + 0.27 * (place - 1), heights, 0.25, label=name, color=colour)
-        lowest = min(lowest, float(heights.min()))
+        if quantity == "contributions":
+            axes.bar(silos + 0.27 * (place - 1), heights, 0.25, label=name, color=colour)
+        else:
+            axes.plot(silos + 0.12 * (place - 1), heights, "o", label=name, color=colour)
     axes.set_xlabel("silo")
     axes.set_xticks(silos)
     if quantity == "contributions":
         axes.set(ylabel="contribution d", ylim=(0, 1.05), title="What each silo brings")
     else:
-        top = axes.get_ylim()[1]
         axes.set(ylabel="payoff per slot", title="What each silo gains")
-        if lowest > 0:
-            axes.set_ylim(0.95 * lowest, top)
-        axes.legend(loc="lower right", framealpha=0.95)
+        axes.legend()
 
 
 def _welfare(axes: Axes, solution: Solution, swept: Sweep) -> None:

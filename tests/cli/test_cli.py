@@ -1,0 +1,119 @@
+"""The command line as a person meets it: real processes, real files."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def potluck(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "potluck", *words], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
+    )
+
+
+def refused(*words: str, cwd: Path | None = None) -> str:
+    """The one line that a mistake costs."""
+    answer = potluck(*words, cwd=cwd)
+    assert answer.returncode == 2, answer.stderr
+    assert answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("potluck: ")
+    return line
+
+
+def test_version() -> None:
+    assert potluck("--version").stdout.startswith("potluck 0.")
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("game",), ("scenario",), ("scenario", "init"), ("bench",), ("bench", "economy")]
+)
+def test_help_teaches_by_example(words: tuple[str, ...]) -> None:
+    answer = potluck(*words, "--help")
+    assert answer.returncode == 0
+    assert "potluck " in answer.stdout
+
+
+def test_help_does_not_import_jax() -> None:
+    program = "import sys, potluck.cli; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_scenario_is_started_edited_checked_and_solved(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    assert potluck("scenario", "init", str(file), "--preset", "dilemma").returncode == 0
+    assert "exists" in refused("scenario", "init", str(file))
+    assert potluck("scenario", "init", str(file), "--preset", "dilemma", "--force").returncode == 0
+    assert "is valid" in potluck("scenario", "validate", str(file)).stdout
+    assert potluck("scenario", "show", str(file)).stdout == file.read_text()
+    figures = json.loads(potluck("game", str(file), "--json").stdout)
+    assert len(figures["nash"]) == 4
+    assert figures["nash_conv"] < 1e-6
+
+
+def test_game_draws_and_reports(tmp_path: Path) -> None:
+    words = ("--sweep", "0:16:5", "--contributions", "1,0.5,0.5,0.1", "--plot", "g.svg", "--report", "page")
+    answer = potluck("game", "--preset", "paper", *words, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "best" in answer.stdout
+    assert "<svg" in (tmp_path / "g.svg").read_text()
+    assert "data:image/png;base64," in (tmp_path / "page" / "report.html").read_text()
+    assert len(json.loads((tmp_path / "page" / "game.json").read_text())["sweep"]) == 5
+
+
+def test_intensity_overrides_the_scenario() -> None:
+    figures = json.loads(potluck("game", "--preset", "dilemma", "--intensity", "0", "--json").stdout)
+    assert figures["nash"] == figures["no_redistribution"]["nash"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("game", "--preset", "papre"), "preset must be one of paper, dilemma"),
+        (("game", "--intensity", "-1"), "--intensity must be"),
+        (("game", "--intensity", "nan"), "--intensity must be"),
+        (("game", "--sweep", "0:16"), "--sweep must be FROM:TO:POINTS"),
+        (("game", "--sweep", "5:1:3"), "--sweep must have 0 ≤ FROM < TO"),
+        (("game", "--sweep", "0:16:999999999"), "--sweep must have"),
+        (("game", "--contributions", "1,0.5"), "4 needed, got 2"),
+        (("game", "--contributions", "1,0.5,0.5,1.1"), "silo 3 must bring a share in [0, 1]"),
+        (("game", "--contributions", "1,0.5,0.5,nan"), "must be finite"),
+        (("game", "--contributions", "1,0.5,0.5,x"), "must be numbers separated by commas"),
+        (("game", "--plot", "picture.bmp"), "--plot must end in .png, .pdf or .svg"),
+        (("game", "nowhere.toml"), "no such file"),
+        (("game", "nowhere.toml", "--preset", "paper"), "exclude each other"),
+        (("scenario", "validate", "."), "is a directory"),
+        (("games",), "No such command"),
+    ],
+)
+def test_a_mistake_costs_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    assert message in refused(*words, cwd=tmp_path)
+
+
+def test_files_that_are_no_scenarios_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary.toml").write_bytes(bytes(range(256)))
+    (tmp_path / "prose.toml").write_text("dear scenario,\n")
+    with (tmp_path / "large.toml").open("wb") as large:
+        large.truncate(50_000_000)
+    assert "not UTF-8" in refused("game", "binary.toml", cwd=tmp_path)
+    assert "not a TOML file" in refused("scenario", "show", "prose.toml", cwd=tmp_path)
+    assert "50.0 MB" in refused("scenario", "validate", "large.toml", cwd=tmp_path)
+
+
+def test_a_full_disk_is_named_not_traced(tmp_path: Path) -> None:
+    """No file may grow beyond 4 kB here (and Python ignores the signal that says so), so the picture cannot be."""
+    answer = subprocess.run(
+        ["sh", "-c", f"ulimit -f 8; exec {sys.executable} -m potluck game --plot g.png"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert "g.png: file too large" in answer.stderr.splitlines()[-1]
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,5 @@
+from hypothesis import settings
+
+# Seeded by the test itself: a failure on one machine is a failure on all. Compilation makes first examples slow.
+settings.register_profile("potluck", max_examples=500, deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("potluck")

@@ -1,0 +1,163 @@
+import equinox as eqx
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from jaxtyping import Array
+from numpy.testing import assert_allclose
+
+from potluck.economy import (
+    Redistribution,
+    StageGame,
+    Terms,
+    budget_residual,
+    first_best,
+    jain_index,
+    nash,
+    nash_conv,
+    payoffs,
+    pigouvian_intensity,
+    pigouvian_subsidies,
+    planner,
+    price_of_anarchy,
+    rationality,
+    welfare,
+    welfare_optimal_intensity,
+)
+from potluck.scenario import preset
+from potluck.studies.stage import stage_game
+from tests.economy.games import SIZES, Concave, games, numbers
+
+plan = eqx.filter_jit(planner)
+solve = eqx.filter_jit(nash)
+optimal = eqx.filter_jit(welfare_optimal_intensity)
+pairwise = eqx.filter_jit(first_best)
+distance = eqx.filter_jit(nash_conv)
+gain = eqx.filter_jit(payoffs)
+
+
+@eqx.filter_jit
+def welfares(game: StageGame, played: Array) -> Array:
+    return jax.vmap(lambda contributions: welfare(game, contributions))(played)
+
+
+@eqx.filter_jit
+def equilibrium_welfares(game: StageGame, intensities: Array) -> Array:
+    return jax.vmap(lambda intensity: welfare(game, nash(game.at(intensity))))(intensities)
+
+
+@st.composite
+def games_of_equals(draw: st.DrawFn) -> StageGame:
+    """Alike silos and an energy bill at which a planner stops halfway: p·N·∂P = bill at d = ½."""
+    silos = draw(st.sampled_from([2, 3, 5]))
+    terms = Terms(*(jnp.full(silos, value) for value in (draw(numbers(100, 2000)), 4.0, 0.5, 2000.0)))
+    law = Concave(jnp.full(silos, draw(numbers(0.1, 3))), jnp.asarray(draw(numbers(0.1, 0.9))))
+    slope = jax.grad(law)(jnp.full(silos, draw(numbers(0.2, 0.8))))[0]
+    price = silos * terms.profit[0] * slope / (4.0 * 2000.0)
+    return StageGame(terms, price, Redistribution(jnp.asarray(0.0)), law)
+
+
+@given(games(SIZES))
+def test_nobody_can_raise_welfare_above_the_planner(game: StageGame) -> None:
+    best = plan(game)
+    around = jnp.clip(best + 0.05 * jax.random.normal(jax.random.key(0), (32, len(best))), 0, 1)
+    others = welfares(game, around)
+    assert float(others.max()) <= float(welfare(game, best)) * (1 + 1e-12)
+
+
+@given(games_of_equals())
+def test_pigouvian_intensity_of_equals_is_an_nth_of_the_energy_bill(game: StageGame) -> None:
+    assert_allclose(pigouvian_intensity(game, plan(game)), game.cost[0] / len(game.cost), rtol=1e-5)
+
+
+@given(games_of_equals())
+def test_optimal_intensity_against_a_brute_force_sweep(game: StageGame) -> None:
+    sweep = jnp.linspace(0, game.cost[0] / (len(game.cost) - 1), 401)
+    reached = equilibrium_welfares(game, sweep)
+    brute = float(sweep[int(reached.argmax())])
+    assert abs(float(optimal(game)) - brute) <= 0.02 * brute
+
+
+@pytest.mark.slow
+@given(games((2, 4, 8), pairs=False))
+def test_optimal_intensity_of_unequal_silos_leaves_no_welfare_to_a_sweep(game: StageGame) -> None:
+    found = optimal(game)
+    sweep = jnp.linspace(0, 60, 241)
+    reached = np.asarray(equilibrium_welfares(game, sweep))
+    without, best = reached[0], float(welfare(game, plan(game)))
+    chosen = float(welfare(game, solve(game.at(found))))
+    assert chosen >= reached.max() - 0.02 * max(best - without, 1e-9 * abs(best))
+
+
+@given(games(SIZES, pairs=False))
+def test_first_best_pairs_make_the_planners_optimum_an_equilibrium(game: StageGame) -> None:
+    best = plan(game)
+    pairs = pairwise(game, best)
+    paired = game.at(pairs.intensity)
+    assert_allclose(pairs.intensity, pairs.intensity.T, rtol=1e-14)
+    if len(best) > 2:
+        assert float(pairs.residual) <= 2e-6 * float(jnp.abs(pairs.intensity).max())
+        assert float(distance(paired, best)) <= 1e-5 * float(jnp.abs(gain(paired, best)).sum())
+
+
+def test_negative_pairs_are_needed_iff_one_subsidy_exceeds_all_others_together() -> None:
+    game = stage_game(preset("dilemma"))
+    best = plan(game)
+    assert not bool(first_best(game, best).needs_negative)
+    assert float(first_best(game, best).intensity.min()) >= 0
+    # a silo with 50 times the data needs about 50 times the subsidy of each of the three others
+    big = game.terms.samples.at[0].mul(50)
+    lopsided = eqx.tree_at(lambda g: (g.terms.samples, g.precision.samples), game, (big, big))
+    found = first_best(lopsided, plan(lopsided))
+    assert bool(found.needs_negative)
+    assert float(found.intensity.min()) < 0
+    assert float(found.residual) < 1e-9
+
+
+def test_two_silos_that_need_different_subsidies_cannot_both_be_served() -> None:
+    game = stage_game(preset("dilemma"))
+    pair = jax.tree.map(lambda leaf: leaf[:2], game.terms)
+    unequal = pair.samples.at[0].mul(3)
+    game = eqx.tree_at(lambda g: (g.terms, g.precision.samples), game, (pair, unequal))
+    game = eqx.tree_at(lambda g: g.terms.samples, game, unequal)
+    assert float(first_best(game, jnp.array([0.5, 0.5])).residual) > 1
+
+
+def test_subsidies_by_hand() -> None:
+    # P = d_0 + 2d_1 + 3d_2, p = (10, 20, 30): t = (20+30)·1, (10+30)·2, (10+20)·3
+    game = stage_game(preset("paper"))
+    terms = jax.tree.map(lambda leaf: leaf[:3], game.terms)
+    terms = eqx.tree_at(lambda t: t.profit, terms, jnp.array([10.0, 20.0, 30.0]))
+
+    def law(contributions: Array) -> Array:
+        return contributions @ jnp.array([1.0, 2.0, 3.0])
+
+    game = StageGame(terms, game.energy_price, game.redistribution, law)
+    assert_allclose(pigouvian_subsidies(game, jnp.full(3, 0.5)), [50.0, 80.0, 90.0])
+
+
+def test_price_of_anarchy_is_infinite_when_nothing_is_left_to_share() -> None:
+    game = stage_game(preset("literal"))
+    assert float(price_of_anarchy(game, jnp.ones(4), plan(game))) == np.inf
+
+
+def test_rationality_of_the_paper_preset() -> None:
+    game = stage_game(preset("paper"))
+    without = solve(game.at(jnp.asarray(0.0)))
+    margins = rationality(game, solve(game), without)
+    assert float(margins.leaving.min()) > 0
+    assert float(margins.alone.min()) > 0
+    unpaid = payoffs(game.at(jnp.asarray(0.0)), without)
+    assert_allclose(margins.no_redistribution, payoffs(game, solve(game)) - unpaid)
+
+
+def test_jain_index_by_hand() -> None:
+    assert_allclose(jain_index(jnp.array([3.0, 3.0, 3.0, 3.0])), 1.0)
+    assert_allclose(jain_index(jnp.array([8.0, 0.0, 0.0, 0.0])), 0.25)
+
+
+def test_budget_balances_to_rounding() -> None:
+    game = stage_game(preset("paper"))
+    assert float(budget_residual(game, jnp.array([1.0, 0.3, 0.7, 0.1]))) < 1e-12

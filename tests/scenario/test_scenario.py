@@ -1,0 +1,153 @@
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from numpy.testing import assert_array_equal
+from pydantic import ValidationError
+
+from potluck.errors import PotluckError
+from potluck.scenario import PRESETS, Mechanism, Normal, Scenario, Silos, parse, preset, render
+
+PAPER = render(preset("paper"))
+
+
+def positive() -> st.SearchStrategy[float]:
+    return st.floats(1e-6, 1e6, allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    count = draw(st.integers(2, 12))
+    drawn = st.one_of(
+        positive(),
+        st.lists(positive(), min_size=count, max_size=count).map(tuple),
+        st.builds(Normal, mean=positive(), deviation=positive()),
+    )
+    silos = Silos(
+        count=count,
+        profit=draw(drawn),
+        energy=draw(drawn),
+        communication=draw(drawn),
+        samples=draw(st.floats(1, 1e6)),
+        redraw=draw(st.sampled_from([(), ("communication",), ("communication", "samples")])),
+    )
+    basis = draw(st.sampled_from(["fraction", "samples"]))
+    return Scenario(energy_price=draw(positive()), silos=silos, mechanism=Mechanism(basis=basis))
+
+
+@given(scenarios())
+def test_a_scenario_survives_toml(scenario: Scenario) -> None:
+    assert parse(render(scenario)) == scenario
+
+
+@settings(max_examples=50)
+@given(scenarios(), st.integers(0, 2**31))
+def test_terms_are_positive_and_one_per_silo(scenario: Scenario, seed: int) -> None:
+    for leaf in jax.tree.leaves(scenario.draw(jax.random.key(seed))):
+        assert leaf.shape == (scenario.silos.count,)
+        assert bool(jnp.all(leaf > 0) & jnp.all(jnp.isfinite(leaf)))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_survive_toml_and_draw(name: str) -> None:
+    assert parse(render(preset(name))) == preset(name)
+    assert preset(name).draw(jax.random.key(0)).profit.shape == (4,)
+
+
+def test_presets_differ_as_their_names_say() -> None:
+    prices = {name: preset(name).energy_price for name in PRESETS}
+    assert prices["paper"] == 0.0025
+    assert prices["dilemma"] == 0.02
+    assert prices["literal"] == 1.0
+    assert preset("lineage").history == 5
+    assert preset("lineage").horizon == 400
+    key = jax.random.key(0)
+    percent, literal = preset("percent").draw(key), preset("literal").draw(key)
+    assert_array_equal(percent.profit, 100 * literal.profit)
+    assert np.allclose(preset("per-thousand").draw(key).energy * 1000, literal.energy, rtol=1e-5)
+
+
+def test_terms_follow_their_distribution() -> None:
+    many = preset("paper").model_copy(update={"silos": preset("paper").silos.model_copy(update={"count": 4000})})
+    terms = many.draw(jax.random.key(0))
+    assert abs(float(terms.profit.mean()) - 1000) < 1
+    assert abs(float(terms.samples.std()) - 50) < 2
+    assert bool(jnp.all(terms.samples == jnp.round(terms.samples)))
+
+
+def test_same_seed_same_terms_and_another_seed_others() -> None:
+    scenario = preset("paper")
+    first, again, other = (scenario.draw(jax.random.key(seed)) for seed in (7, 7, 8))
+    for a, b, c in zip(*map(jax.tree.leaves, (first, again, other)), strict=True):
+        assert_array_equal(a, b)
+        assert bool(jnp.any(a != c))
+
+
+def test_only_what_is_named_is_drawn_anew() -> None:
+    scenario = preset("paper")
+    terms = scenario.draw(jax.random.key(0))
+    later = scenario.redraw(terms, jax.random.key(1))
+    assert bool(jnp.all(later.communication != terms.communication))
+    assert_array_equal(later.samples, terms.samples)
+    both = scenario.model_copy(
+        update={"silos": scenario.silos.model_copy(update={"redraw": ("communication", "samples")})}
+    )
+    assert bool(jnp.any(both.redraw(terms, jax.random.key(1)).samples != terms.samples))
+
+
+def test_a_scenario_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        preset("paper").seed = 3  # type: ignore[misc]
+
+
+NORMAL = "{ mean = 1000.0, deviation = 10.0 }"
+MISTAKES = [
+    ("count = 4", "count = 1", "silos.count must be at least 2, got 1 (number of silos N)"),
+    ("count = 4", "count = 4.5", "silos.count must be a whole number"),
+    ("count = 4", "counts = 4", "silos.counts is not a known key; known here: count, profit"),
+    ("[silos]", "[silo]", "silo is not a known key; known here: seed, horizon"),
+    (NORMAL, "{ mean = -3, deviation = 1 }", "silos.profit.mean must be positive, got -3 (p, money per unit"),
+    (NORMAL, "{ mean = 3, deviation = -1 }", "silos.profit.deviation must be at least 0"),
+    (
+        NORMAL,
+        "{ mean = 3, deviation = 1, skew = 2 }",
+        "silos.profit.skew is not a known key; known here: mean, deviation",
+    ),
+    (NORMAL, "0", "silos.profit must be positive, got 0"),
+    (NORMAL, "nan", "silos.profit must be a finite number"),
+    (NORMAL, '"much"', "silos.profit must be a number"),
+    (NORMAL, "[1, 2]", "silos.profit must list one number per silo: 4 needed, got 2"),
+    (NORMAL, "[1, 2, -3, 4]", "silos.profit.2 must be positive, got -3"),
+    ("intensity = 5.0", "intensity = -1", "mechanism.intensity must be at least 0"),
+    ("intensity = 5.0", "intensity = inf", "mechanism.intensity must be a finite number"),
+    ("intensity = 5.0", "intensity = [[0, 1], [2, 0]]", "mechanism.intensity must be symmetric"),
+    ("intensity = 5.0", "intensity = [[0, 1], [1]]", "mechanism.intensity must be a square matrix"),
+    (
+        "intensity = 5.0",
+        "intensity = [[0, 1], [1, 0]]",
+        "mechanism.intensity must have one row per silo: 4 needed, got 2",
+    ),
+    ('rule = "gain"', 'rule = "best"', "schedule.rule must be 'gain', 'constant' or 'printed'"),
+    ("ceiling = 0.8641", "ceiling = 0.05", "precision.ceiling must exceed initial (0.1), got 0.05"),
+    ("discount = 0.95", "discount = 1.5", "discount must be at most 1"),
+    ("energy_price = 0.0025", "", "energy_price is missing (money per unit of energy, κ)"),
+    ("seed = 0", "seed = -1", "seed must be at least 0"),
+    ("[silos]", "[silos", "not a TOML file"),
+    ("seed = 0", "seed = " + "[" * 9000, "not a TOML file"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "message"), MISTAKES)
+def test_a_mistake_is_named_in_one_line(right: str, wrong: str, message: str) -> None:
+    assert right in PAPER
+    with pytest.raises(PotluckError) as caught:
+        parse(PAPER.replace(right, wrong, 1), "my.toml")
+    assert f"my.toml: {message}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_preset_lists_the_known_ones() -> None:
+    with pytest.raises(PotluckError, match="paper, dilemma, literal"):
+        preset("papre")

@@ -1,0 +1,96 @@
+"""The numbers the paper's game lands on, on the curve fitted to real Fashion-MNIST."""
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from potluck.economy import nash_conv, welfare
+from potluck.scenario import Mechanism, Scenario, preset
+from potluck.studies.stage import plain, settled, solve, stage_game, sweep
+
+INTENSITIES = np.concatenate([[0.0], np.arange(1.0, 16.5, 0.5)])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def double_precision() -> Iterator[None]:
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+def swept(scenario: Scenario) -> tuple[np.ndarray, np.ndarray]:
+    found = sweep(stage_game(scenario), jnp.asarray(INTENSITIES))
+    return np.asarray(found.welfare), np.asarray(found.contributions)
+
+
+def with_price(price: float, seed: int = 0) -> Scenario:
+    return preset("paper").model_copy(update={"energy_price": price, "seed": seed})
+
+
+def test_literal_constants_make_contributing_pointless() -> None:
+    _, contributions = swept(preset("literal"))
+    assert contributions.mean(axis=1).max() < 0.02
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_redistribution_pays_at_the_papers_energy_price(seed: int) -> None:
+    reached, _ = swept(with_price(0.0025, seed))
+    assert reached[1:].max() > reached[0] + 1
+    assert reached[1:].max() >= reached[-1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_too_much_redistribution_hurts_at_twice_that_price(seed: int) -> None:
+    reached, _ = swept(with_price(0.005, seed))
+    best = int(reached.argmax())
+    assert 1 < INTENSITIES[best] < 16
+    assert reached[best] > reached[1] + 1
+    assert reached[best] > reached[-1] + 1
+
+
+def test_the_dilemma_needs_an_nth_of_the_energy_bill() -> None:
+    solution = solve(stage_game(preset("dilemma")))
+    bill = float(solution.game.cost.mean())
+    assert abs(float(solution.intensity_star) - bill / 4) < 0.1 * bill / 4
+    assert 35 < float(solution.intensity_star) < 45
+    assert abs(float(solution.pigouvian_intensity) - 40) < 3
+
+
+def test_solution_is_consistent_with_its_parts() -> None:
+    solution = solve(stage_game(preset("dilemma")))
+    game, play = solution.game, solution.equilibrium
+    assert np.isclose(play.payoff.welfare, welfare(game, play.contributions))
+    assert float(nash_conv(game, play.contributions)) < 1e-8 * float(play.payoff.welfare)
+    assert float(solution.optimum.payoff.welfare) >= float(play.payoff.welfare)
+    assert 0 < float(solution.gain_share) < 1
+
+
+def test_plain_has_the_promised_keys() -> None:
+    game = stage_game(preset("dilemma"))
+    figures = plain(solve(game), sweep(game, jnp.linspace(0, 60, 5)))
+    promised = {"nash", "payoffs", "welfare", "nash_conv", "planner", "planner_welfare", "price_of_anarchy"}
+    promised |= {"intensity_star", "rationality"}
+    assert promised | {"no_redistribution", "sweep"} <= figures.keys()
+    assert promised <= figures["no_redistribution"].keys()
+    assert [row["intensity"] for row in figures["sweep"]] == [0, 15, 30, 45, 60]
+
+
+def test_settled_play_keeps_the_books() -> None:
+    play = settled(stage_game(preset("paper")), jnp.array([1.0, 0.5, 0.5, 0.1]))
+    assert np.isclose(play.payoff.total.sum(), play.payoff.welfare)
+
+
+def test_pairs_and_uniform_intensity_agree() -> None:
+    pairs = tuple(tuple(5.0 * (n != j) for j in range(4)) for n in range(4))
+    paired = preset("paper").model_copy(update={"mechanism": Mechanism(intensity=pairs)})
+    first, second = solve(stage_game(paired)), solve(stage_game(preset("paper")))
+    assert np.allclose(first.equilibrium.payoff.total, second.equilibrium.payoff.total)
+    assert np.isclose(first.intensity_star, second.intensity_star)
+
+
+def test_same_seed_same_bits() -> None:
+    first, second = (plain(solve(stage_game(preset("paper")))) for _ in range(2))
+    assert first == second
