@@ -7,7 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from potluck import __version__
-from potluck.cli import bench, game, scenario
+from potluck.cli import bench, data, federation, game, scenario
 from potluck.errors import PotluckError
 
 __all__ = ["app", "main"]
@@ -24,6 +24,8 @@ app = typer.Typer(
 app.command("game")(game.game)
 app.add_typer(scenario.commands, name="scenario")
 app.add_typer(bench.commands, name="bench")
+app.add_typer(data.commands, name="data")
+app.add_typer(federation.commands, name="federation")
 
 
 def _version(wanted: bool) -> None:

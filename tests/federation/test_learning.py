@@ -1,0 +1,65 @@
+"""What the federation reaches on real data. The figures of the documentation come from here."""
+
+import jax
+import numpy as np
+import pytest
+
+from potluck.errors import PotluckError
+from potluck.federation import Dataset, build, load, run
+
+SEEDS = 3
+
+
+def data(task: str) -> Dataset:
+    try:
+        return load(task)
+    except PotluckError as reason:
+        pytest.skip(f"{task} cannot be had here: {reason}")
+
+
+def precision(task: Dataset, contribution: float, slots: int, seed: int, **options: object) -> np.ndarray:
+    fed = build(task, seed=seed, **options)  # type: ignore[arg-type]
+    return np.asarray(run(fed, np.full(4, contribution), jax.random.key(seed), slots).precision)
+
+
+@pytest.mark.slow
+def test_fmnist_precision_grows_with_common_contribution_and_reaches_083() -> None:
+    fmnist = data("fmnist")
+    means = []
+    for contribution in (0.05, 0.1, 0.25, 0.5, 1.0):
+        curves = np.stack([precision(fmnist, contribution, 30, seed) for seed in range(SEEDS)])
+        means.append(curves[:, -1].mean())
+    assert (np.diff(means) > 0).all(), means
+    assert (curves[:, -1] >= 0.83).all(), curves[:, -1]
+
+
+@pytest.mark.slow
+def test_the_cnn_reaches_084_on_fmnist_within_60_slots() -> None:
+    curve = precision(data("fmnist"), 1.0, 60, 0, model="cnn", learning_rate=0.1)
+    assert curve.max() >= 0.84, curve.max()
+
+
+@pytest.mark.slow
+def test_the_cnn_reaches_045_on_cifar10_within_60_slots() -> None:
+    curve = precision(data("cifar10"), 1.0, 60, 0, model="cnn", channels=(16, 32))
+    assert curve.max() >= 0.45, curve.max()
+
+
+@pytest.mark.slow
+def test_a_small_contribution_makes_a_cheap_slot() -> None:
+    """CPU time, not wall time: others may be using the machine."""
+    import time
+
+    fed = build(data("fmnist"), tests=2000)
+
+    def cost(contribution: float) -> float:
+        play = np.full(4, contribution)
+        run(fed, play, jax.random.key(0), 10)
+        spent = []
+        for _ in range(5):
+            start = time.process_time()
+            jax.block_until_ready(run(fed, play, jax.random.key(0), 10))
+            spent.append(time.process_time() - start)
+        return min(spent)
+
+    assert cost(0.1) <= cost(1.0) / 4
