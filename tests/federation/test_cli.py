@@ -41,6 +41,15 @@ def test_a_run_shows_a_table(tmp_path: Path) -> None:
     assert "350 350 350 350" in done.stdout
 
 
+def test_a_curve_is_measured_and_fitted(tmp_path: Path) -> None:
+    done = potluck("federation", "curve", "--seeds", "1", "--slots", "6", "--json", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [point["contribution"] for point in result["common"]] == [0.05, 0.1, 0.25, 0.5, 0.75, 1.0]
+    assert result["common"][-1]["sustained"]["mean"] > result["common"][0]["sustained"]["mean"]
+    assert result["fit"].keys() == {"initial", "ceiling", "scale", "exponent"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
