@@ -9,6 +9,7 @@ the time to read its samples and its weights once per step at the device's measu
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -75,18 +76,23 @@ def bandwidth(count: int = 1 << 30) -> float:
 
 
 def count(fed: FedAvg) -> tuple[float, float]:
-    """(flop, bytes) of one game's round: three products per layer and sample trained on, one per sample held out.
+    """(flop, bytes) of one game's round.
 
-    Bytes: every sample once, and a silo's weights read and written once in each of its steps.
+    Flop: products only, forward and for both gradients, except that of the first layer's input; forward alone for a
+    sample held out. Bytes: every sample once, and a silo's weights read and written once in each of its steps.
     """
     weights = jax.eval_shape(fed.architecture.init, jax.random.key(0))
+    matrices = [leaf.size for leaf in jax.tree.leaves(weights) if leaf.ndim == 2]
     silos, samples = fed.silos.labels.shape
-    sample = fed.silos.features[0, 0]
-    forward = jax.jit(fed.logits).lower(fed.architecture.init(jax.random.key(0)), sample[None]).compile()
-    flop = float((forward.cost_analysis() or {}).get("flops", 0.0))
-    steps = silos * samples / fed.batch
-    size = sum(leaf.size * 4 for leaf in jax.tree.leaves(weights))
-    return flop * (3 * silos * samples + fed.test.size), sample.size * (silos * samples + fed.test.size) + 2 * size * steps
+    sample = fed.silos.features.shape[2:]
+    places = [1] * len(matrices)
+    if len(sample) == 3:
+        places = [sample[0] * sample[1], ((sample[0] - 2) // 2) * ((sample[1] - 2) // 2), 1]
+    layers = [2 * size * place for size, place in zip(matrices, places, strict=True)]
+    trained, held = silos * samples, fed.test.size
+    flop = trained * (3 * sum(layers) - layers[0]) + held * sum(layers)
+    size = 4 * sum(leaf.size for leaf in jax.tree.leaves(weights))
+    return flop, math.prod(sample) * (trained + held) + 2 * size * trained / fed.batch
 
 
 def rows(data: Path, works: list[str], games: list[int], dtypes: list[str]) -> Iterator[Row]:
@@ -100,7 +106,13 @@ def rows(data: Path, works: list[str], games: list[int], dtypes: list[str]) -> I
         for work in works:
             task, model, channels = WORK[work]
             fed = build(
-                f"folder:{data / task}.npz", silos=4, samples=2000, model=model, channels=channels, batch=50, dtype=dtype
+                f"folder:{data / task}.npz",
+                silos=4,
+                samples=2000,
+                model=model,
+                channels=channels,
+                batch=50,
+                dtype=dtype,
             )
             flop, size = count(fed)
             for side in games:
