@@ -1,0 +1,1 @@
+"""Studies: measurements over many games, and of this program itself."""

@@ -1,0 +1,1 @@
+"""How fast each part runs, beside others doing the same work."""
