@@ -7,6 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from potluck import __version__
+from potluck.cli import bench
 from potluck.errors import PotluckError
 
 __all__ = ["app", "main"]
@@ -18,6 +19,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(bench.commands, name="bench")
 
 
 def _version(wanted: bool) -> None:

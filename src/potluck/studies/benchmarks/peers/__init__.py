@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class Timing:
     rounds_per_second: float
     accuracy: float
     version: str
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -63,27 +65,25 @@ def run(peer: Peer, data: Path, python: str | None = None, seconds: float = 300)
     python = python or os.environ.get(PYTHON_VARIABLE) or sys.executable
     command = [python, "-m", peer.module, str(data), *peer.arguments]
     try:
-        process = subprocess.Popen(
+        started = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
     except OSError as fault:
         return Absent(f"{python} does not start: {fault.strerror}")
-    try:
-        output, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return Absent(f"no answer in {seconds:g} s")
-    finally:
-        end(process)
+    with started as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return Absent(f"no answer in {seconds:g} s")
+        finally:
+            end(process)
     return parse(output) if process.returncode == 0 else Absent(diagnosis(peer, errors, process.returncode))
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Kill what is left of the process and the group it leads."""
-    try:
+    """Kill what is left of the process and of the group it leads."""
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    process.wait()
 
 
 def parse(output: str) -> Timing | Absent:
@@ -91,8 +91,13 @@ def parse(output: str) -> Timing | Absent:
     line = (output.strip().splitlines() or [""])[-1]
     try:
         row = json.loads(line)
-        return Timing(float(row["rounds_per_second"]), float(row["accuracy"]), str(row["version"]))
-    except (ValueError, TypeError, KeyError):
+        return Timing(
+            rounds_per_second=float(row["rounds_per_second"]),
+            accuracy=float(row["accuracy"]),
+            version=str(row["version"]),
+            device=str(row.get("device", "cpu")),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
         return Absent(f"no answer, but: {line[:80]!r}")
 
 

@@ -10,8 +10,8 @@ from fedjax.algorithms import fed_avg
 
 from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, Work, report, timed
 
-
-jax.tree_map = jax.tree_util.tree_map  # the alias that FedJAX 0.0.17 calls and JAX no longer has
+# FedJAX 0.0.17 calls an alias that JAX no longer has.
+setattr(jax, "tree_map", jax.tree_util.tree_map)  # noqa: B010
 
 
 def main(path: str) -> None:

@@ -1,6 +1,6 @@
 """Flower simulation: a ServerApp with its own FedAvg, and ClientApps in Ray actors, one per core.
 
-The simulation is started in this process, on the runtime that `flwr run` hands it to, so that no SuperLink stays behind.
+The simulation starts in this process, on the runtime that `flwr run` would hand it to: no SuperLink stays behind.
 """
 
 import logging
@@ -10,6 +10,7 @@ import tempfile
 from argparse import ArgumentParser
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 
 # Quiet, offline, and decided before Flower or Ray is imported.
 os.environ |= {
@@ -92,14 +93,14 @@ def server(path: str, pull_interval: float | None) -> ServerApp:
 
 def main(arguments: list[str]) -> None:
     parser = ArgumentParser()
-    parser.add_argument("data")
+    parser.add_argument("data", type=Path)
     parser.add_argument("--pull-interval", type=float)
     options = parser.parse_args(arguments)
     logging.getLogger("flwr").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         os.environ["FLWR_HOME"] = home
         run_simulation(
-            server(os.path.abspath(options.data), options.pull_interval),
+            server(str(options.data.resolve()), options.pull_interval),
             client,
             num_supernodes=4,
             backend_config={

@@ -56,7 +56,13 @@ def timed(play: Callable[[int], float]) -> tuple[float, float]:
     return ROUNDS / (perf_counter() - start), accuracy
 
 
-def report(engine: str, version: str, rounds_per_second: float, accuracy: float) -> None:
+def report(engine: str, version: str, rounds_per_second: float, accuracy: float, device: str = "cpu") -> None:
     """Print the one line by which an engine answers."""
-    row = {"engine": engine, "rounds_per_second": rounds_per_second, "accuracy": accuracy, "version": version}
+    row = {
+        "engine": engine,
+        "rounds_per_second": rounds_per_second,
+        "accuracy": accuracy,
+        "version": version,
+        "device": device,
+    }
     print(json.dumps(row), flush=True)

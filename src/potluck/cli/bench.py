@@ -1,0 +1,88 @@
+"""`potluck bench`: how fast this program is, here."""
+
+import json as jsonlib
+import tempfile
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from potluck.studies.benchmarks.federation import Row
+
+__all__ = ["commands"]
+
+commands = typer.Typer(no_args_is_help=True, help="Measure how fast this program is on this machine.")
+
+
+@commands.callback()
+def _group() -> None:
+    """Measure how fast this program is on this machine."""
+
+
+@commands.command()
+def federation(
+    peers: Annotated[bool, typer.Option("--peers", help="Run other engines beside ours, taking turns.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    r"""Time FedAvg rounds: MLP 784-64-10, 4 silos × 2,000 samples of Fashion-MNIST, batch 50, one epoch, 20 rounds.
+
+    Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
+    interpreter POTLUCK_PEERS_PYTHON names.
+    """
+    import sys
+
+    from potluck.studies.benchmarks.federation import OURS, Contest, flops, prepare, race, sgemm_peak
+    from potluck.studies.benchmarks.peers import PEERS, run
+
+    contest = Contest()
+    engines = {"Potluck": partial(run, OURS, python=sys.executable)}
+    if peers:
+        engines |= {name: partial(run, peer) for name, peer in PEERS.items()}
+    peak = sgemm_peak()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = race(engines, prepare(Path(folder) / "work.npz", contest), contest, peak=peak, repeats=repeats)
+    if json:
+        typer.echo(
+            jsonlib.dumps(
+                {
+                    "sgemm_gflops": peak / 1e9,
+                    "gflop_per_round": flops(contest) / 1e9,
+                    "rows": [asdict(row) for row in rows],
+                },
+                indent=2,
+            )
+        )
+    else:
+        _show(rows, peak, flops(contest))
+
+
+def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{rows[0].task}, {rows[0].model}, {rows[0].games} game")
+    for column in ("engine", "version", "device"):
+        table.add_column(column)
+    for column in ("rounds/s", "accuracy", "of sgemm peak"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        if row.rounds_per_second is None or row.accuracy is None or row.peak_share is None:
+            table.add_row(row.engine, f"[dim]{row.note}[/dim]")
+            continue
+        table.add_row(
+            row.engine,
+            row.version,
+            row.device,
+            f"{row.rounds_per_second:.1f}",
+            f"{row.accuracy:.3f}",
+            f"{row.peak_share:.0%}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(f"A round is {operations / 1e9:.2f} Gflop; the fastest sgemm here does {peak / 1e9:.0f} Gflop/s.")
