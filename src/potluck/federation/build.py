@@ -1,0 +1,153 @@
+"""From a few words (task, model, partition, dynamics) to a federation that is ready to train."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from potluck.errors import PotluckError
+from potluck.federation.data import TASKS, Dataset
+from potluck.federation.dynamics import Dynamics, dynamics
+from potluck.federation.fedavg import FedAvg, Silo, TestSet
+from potluck.federation.fetch import load
+from potluck.federation.models import architecture
+from potluck.federation.optimisers import optimiser
+from potluck.federation.partition import partition
+
+__all__ = ["build", "check_contributions"]
+
+DTYPES = ("float32", "bfloat16")
+
+
+def build(
+    task: str | Dataset = "digits",
+    *,
+    silos: int = 4,
+    samples: int | Sequence[int] | None = None,
+    model: str = "mlp",
+    hidden: int | None = None,
+    channels: tuple[int, int] = (8, 16),
+    partition_by: str = "iid",
+    concentration: float = 0.5,
+    changing: str | Dynamics = "static",
+    optimise: str = "sgd",
+    learning_rate: float = 0.05,
+    batch: int | None = None,
+    epochs: int = 1,
+    proximal: float = 0.0,
+    server_momentum: float = 0.0,
+    tests: int | None = None,
+    dtype: str = "float32",
+    seed: int = 0,
+) -> FedAvg:
+    """Partition the task's data by `seed` and put it on the device.
+
+    `samples` is |D_n|, one number or one per silo; `tests` limits the held-out samples that precision is measured
+    on (all of them by default). What is left out takes the task's default.
+    """
+    data = load(task) if isinstance(task, str) else task
+    defaults = TASKS[data.name]
+    batch = defaults.batch if batch is None else batch
+    check_engine(batch, epochs, proximal, server_momentum, dtype, tests, len(data.test_labels))
+    changes = _dynamics(changing, samples or defaults.samples) if isinstance(changing, str) else changing
+    sizes = local_sizes(data, silos, samples, partition_by)
+    pools = [changes.pool(size, len(data.labels) // silos) for size in sizes]
+    shares = partition(
+        partition_by, data.labels, pools, concentration=concentration, silo=data.silo, seed=seed
+    )
+    shape = architecture(model, data.shape, data.classes, hidden or defaults.hidden, channels)
+    centre, spread = data.standard()
+    held_out = slice(None) if tests is None else slice(tests)
+    return FedAvg(
+        silos=stack(shape.features(data.images[np.concatenate(shares)]), data.labels, shares),
+        test=TestSet(
+            features=jnp.asarray(shape.features(data.test_images[held_out])),
+            labels=jnp.asarray(data.test_labels[held_out]),
+            size=len(data.test_labels[held_out]),
+        ),
+        architecture=shape,
+        optimiser=optimiser(optimise, learning_rate),
+        dynamics=changes,
+        centre=centre,
+        spread=spread,
+        batch=batch,
+        epochs=epochs,
+        proximal=proximal,
+        server_momentum=server_momentum,
+        dtype=dtype,
+    )
+
+
+def _dynamics(name: str, samples: int | Sequence[int]) -> Dynamics:
+    """Redraw and stream keep the paper's proportions, N(2000, 50) and one sample in twenty, at any task's size."""
+    size = int(np.mean(samples)) or 2000
+    return dynamics(name, mean=size, deviation=size / 40, window=size, arrivals=max(size // 20, 1))
+
+
+def local_sizes(
+    data: Dataset, silos: int, samples: int | Sequence[int] | None, partition_by: str
+) -> list[int]:
+    """|D_n| for every silo: as given, else the task's default, else all that there is."""
+    if silos < 1:
+        raise PotluckError(f"silos must be 1 or more, got {silos}")
+    if samples is None:
+        if partition_by == "natural" and data.silo is not None:
+            return [int(count) for count in np.bincount(data.silo)]
+        return [TASKS[data.name].samples or len(data.labels) // silos] * silos
+    if isinstance(samples, int):
+        return [samples] * silos
+    if len(samples) != silos:
+        raise PotluckError(f"samples: {len(samples)} sizes for {silos} silos; give one number or one per silo")
+    return [int(size) for size in samples]
+
+
+def stack(features: np.ndarray, labels: np.ndarray, shares: list[np.ndarray]) -> Silo:
+    """Put the silos' pools into one array, the smaller ones padded at the end with samples that are never drawn."""
+    sizes = [len(share) for share in shares]
+    pools = np.split(features, np.cumsum(sizes)[:-1])
+    stacked = np.zeros((len(shares), max(sizes), *features.shape[1:]), np.uint8)
+    classes = np.zeros((len(shares), max(sizes)), np.int32)
+    for n, (pool, share) in enumerate(zip(pools, shares, strict=True)):
+        stacked[n, : len(share)] = pool
+        classes[n, : len(share)] = labels[share]
+    return Silo(
+        features=jnp.asarray(stacked),
+        labels=jnp.asarray(classes),
+        pool=jnp.asarray(sizes, jnp.int32),
+        identity=jnp.arange(len(shares)),
+    )
+
+
+def check_engine(
+    batch: int, epochs: int, proximal: float, server_momentum: float, dtype: str, tests: int | None, available: int
+) -> None:
+    """Refuse settings that make no sense, before anything is loaded onto the device."""
+    if batch < 1:
+        raise PotluckError(f"batch must be 1 or more, got {batch}")
+    if epochs < 1:
+        raise PotluckError(f"epochs must be 1 or more, got {epochs}")
+    if not proximal >= 0:
+        raise PotluckError(f"proximal must be 0 or more, got {proximal} (0 is FedAvg)")
+    if not 0 <= server_momentum < 1:
+        raise PotluckError(f"server_momentum must be in [0, 1), got {server_momentum}")
+    if dtype not in DTYPES:
+        raise PotluckError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    if tests is not None and not 1 <= tests <= available:
+        raise PotluckError(f"tests must be between 1 and the task's {available} held-out samples, got {tests}")
+
+
+def check_contributions(values: ArrayLike, silos: int) -> Float[np.ndarray, "... silos"]:
+    """Contributions as float32, refused unless there is one per silo and each is in [0, 1]."""
+    try:
+        contributions = np.asarray(values, np.float32)
+    except (TypeError, ValueError):
+        raise PotluckError(f"contributions must be numbers in [0, 1], got {values!r}") from None
+    if contributions.ndim < 1 or contributions.shape[-1] != silos:
+        got = contributions.shape[-1] if contributions.ndim else "a single number"
+        raise PotluckError(f"contributions: {silos} silos need {silos} numbers, got {got}")
+    for at, value in np.ndenumerate(contributions):
+        if not 0 <= value <= 1:
+            raise PotluckError(f"contributions: silo {at[-1]} gives {value}; a share of its data is in [0, 1]")
+    return contributions

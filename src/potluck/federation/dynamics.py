@@ -1,0 +1,139 @@
+"""How the local data sets change from slot to slot: `static`, `redraw`, `stream`.
+
+Each silo has a *pool* in shuffled order. Its current set D_n[t] is the cyclic window of the pool that starts at
+`start` and has `size` samples, so one pair of integers per silo describes any of the three, whatever the data is.
+"""
+
+import math
+from typing import Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from potluck.errors import PotluckError
+
+__all__ = ["DYNAMICS", "Dynamics", "Redraw", "Static", "Stream", "Window", "dynamics"]
+
+
+class Window(eqx.Module):
+    """The current local sets: samples start, start + 1, …, start + size − 1 of the pool, cyclically."""
+
+    start: Int[Array, " silos"]
+    size: Int[Array, " silos"]
+
+
+class Dynamics(Protocol):
+    """How D_n[t] becomes D_n[t + 1]."""
+
+    def pool(self, size: int, available: int) -> int:
+        """How many samples a silo of nominal size `size` should own, when `available` is its fair share of all."""
+        ...
+
+    def bound(self, pool: int) -> int:
+        """The largest |D_n[t]| there can be, given the largest pool: what the engine must be able to shuffle."""
+        ...
+
+    def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
+        """D_n[0], given the pools' sizes."""
+        ...
+
+    def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
+        """D_n[t + 1]."""
+        ...
+
+
+class Static(eqx.Module):
+    """The whole pool, always."""
+
+    def pool(self, size: int, available: int) -> int:
+        """No more than is used."""
+        del available
+        return size
+
+    def bound(self, pool: int) -> int:
+        """All of it."""
+        return pool
+
+    def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
+        """Take all of it."""
+        del key
+        return Window(start=jnp.zeros_like(pool), size=pool)
+
+    def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
+        """Change nothing."""
+        del pool, key
+        return window
+
+
+class Redraw(eqx.Module):
+    """A fresh stretch of the shuffled pool every slot, |D_n[t]| ~ N(mean, deviation), at least 1, at most the pool."""
+
+    mean: float = 2000.0
+    deviation: float = 50.0
+
+    def pool(self, size: int, available: int) -> int:
+        """Twice the nominal size where there is enough, so that a new draw is mostly new data."""
+        return max(size, min(2 * size, available))
+
+    def bound(self, pool: int) -> int:
+        """Five deviations above the mean; the draw is cut there."""
+        return min(pool, math.ceil(self.mean + 5 * self.deviation))
+
+    def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
+        """Draw once."""
+        sizes, starts = jax.random.split(key)
+        drawn = self.mean + self.deviation * jax.random.normal(sizes, pool.shape)
+        size = jnp.clip(jnp.round(drawn).astype(pool.dtype), 1, jnp.minimum(pool, self.bound(2**30)))
+        return Window(start=jax.random.randint(starts, pool.shape, 0, pool, pool.dtype), size=size)
+
+    def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
+        """Draw again."""
+        del window
+        return self.init(pool, key)
+
+
+class Stream(eqx.Module):
+    """A window of fixed length: each slot `arrivals` new samples enter it and as many old ones leave."""
+
+    window: int
+    arrivals: int
+
+    def pool(self, size: int, available: int) -> int:
+        """Four windows' worth where there is enough; after that the stream comes round again."""
+        return max(size, min(4 * size, available))
+
+    def bound(self, pool: int) -> int:
+        """The window."""
+        return min(pool, self.window)
+
+    def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
+        """Start at a random place of the pool."""
+        start = jax.random.randint(key, pool.shape, 0, pool, pool.dtype)
+        return Window(start=start, size=jnp.minimum(self.window, pool))
+
+    def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
+        """Slide."""
+        del key
+        return Window(start=(window.start + self.arrivals) % pool, size=window.size)
+
+
+DYNAMICS = ("static", "redraw", "stream")
+
+
+def dynamics(
+    name: str, *, mean: float = 2000.0, deviation: float = 50.0, window: int = 2000, arrivals: int = 100
+) -> Dynamics:
+    """Build the named dynamics; the numbers that do not belong to it are ignored."""
+    if name == "static":
+        return Static()
+    if name == "redraw":
+        if not (mean >= 1 and deviation >= 0):
+            raise PotluckError(f"dynamics: redraw needs mean ≥ 1 and deviation ≥ 0, got {mean} and {deviation}")
+        return Redraw(mean, deviation)
+    if name == "stream":
+        if not (window >= 1 and arrivals >= 0):
+            raise PotluckError(f"dynamics: stream needs window ≥ 1 and arrivals ≥ 0, got {window} and {arrivals}")
+        return Stream(window, arrivals)
+    raise PotluckError(f"dynamics: {name!r} is not one of {', '.join(DYNAMICS)}")

@@ -1,0 +1,166 @@
+"""Whole runs as one compiled program, spread over the cores or devices there are.
+
+XLA's CPU backend keeps small batched products on one core. A single game therefore splits its silos over the
+devices, many games are split game by game, and `use_cores` makes every core a device.
+"""
+
+import os
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from potluck.errors import PotluckError
+from potluck.federation.build import check_contributions
+from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet
+from potluck.federation.source import PrecisionSource
+
+__all__ = ["Spread", "Trace", "run", "run_games", "spread", "use_cores"]
+
+AXIS = "silos"
+
+
+class Trace(eqx.Module):
+    """Precision before the first slot and after each; with a leading axis, of many games."""
+
+    initial: Float[Array, "*games"]
+    precision: Float[Array, "*games slots"]
+
+
+def use_cores(count: int | None = None) -> int:
+    """Make every core of the CPU a device of its own; only possible before JAX has started. Returns the devices."""
+    try:
+        jax.config.update("jax_num_cpu_devices", count or os.cpu_count() or 1)
+    except RuntimeError:
+        pass  # JAX has started: what it has is what there is
+    return len(jax.devices())
+
+
+def mesh_over(work: int, axis: str) -> Mesh:
+    """Return as many devices as divide the work evenly."""
+    devices = jax.devices()
+    count = max(n for n in range(1, min(len(devices), work) + 1) if work % n == 0)
+    return Mesh(np.array(devices[:count]), (axis,))
+
+
+class Spread(eqx.Module):
+    """One game whose silos are spread over devices; a precision source like the federation it wraps.
+
+    The silos' models are gathered before they are averaged, so the number of devices does not change a bit of it.
+    """
+
+    fed: FedAvg
+    mesh: Mesh = eqx.field(static=True)
+
+    def init(self, key: PRNGKeyArray) -> State:
+        """Fresh weights and the first local sets."""
+        return self.fed.init(key)
+
+    def train(
+        self, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray
+    ) -> tuple[State, Float[Array, ""]]:
+        """One slot; every device trains its own silos and measures its part of the held-out data."""
+        fed = self.fed
+
+        def round_(
+            silos: Silo, test: TestSet, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray
+        ) -> tuple[Global, Float[Array, ""]]:
+            local = eqx.tree_at(lambda f: (f.silos, f.test), fed, (silos, test))
+            here = FedAvg(**{**vars_of(local), "axis": AXIS})
+            return here.round(state.model, contributions, key, state.window)
+
+        training, change = jax.random.split(key)
+        split, whole = P(AXIS), P()
+        state_spec = State(model=whole, window=split)  # type: ignore[arg-type]
+        model, precision = jax.shard_map(
+            round_,
+            mesh=self.mesh,
+            in_specs=(split, split, state_spec, split, whole),
+            out_specs=(whole, whole),
+            check_vma=False,
+        )(fed.silos, fed.test, state, contributions, training)
+        window = fed.dynamics.step(state.window, fed.silos.pool, change)
+        return State(model=model, window=window), precision
+
+
+def vars_of(module: eqx.Module) -> dict[str, object]:
+    """Return the module's fields by name."""
+    return {name: getattr(module, name) for name in module.__dataclass_fields__}
+
+
+def spread(fed: FedAvg) -> PrecisionSource:
+    """Spread one game's silos over the devices, where there is more than one to spread them over."""
+    mesh = mesh_over(fed.silos.labels.shape[0], AXIS)
+    if mesh.size == 1:
+        return fed
+    place = NamedSharding(mesh, P(AXIS))
+    padding = -len(fed.test.labels) % mesh.size
+    test = TestSet(
+        features=jnp.pad(fed.test.features, ((0, padding), *((0, 0),) * (fed.test.features.ndim - 1))),
+        labels=jnp.pad(fed.test.labels, (0, padding), constant_values=-1),
+        size=fed.test.size,
+    )
+    arrays = jax.device_put((fed.silos, test), place)
+    return Spread(fed=eqx.tree_at(lambda f: (f.silos, f.test), fed, arrays), mesh=mesh)
+
+
+def run(
+    fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], key: PRNGKeyArray, slots: int | None = None
+) -> Trace:
+    """One game over all its slots: contributions per slot, or one set of them for `slots` slots."""
+    plan = _plan(fed, contributions, slots)
+    return _run(spread(fed), fed, jnp.asarray(plan), key)
+
+
+def run_games(
+    fed: FedAvg, contributions: Float[np.ndarray, "games *slots silos"], keys: PRNGKeyArray, slots: int | None = None
+) -> Trace:
+    """Many games side by side on the same data, each with its own model, contributions and key."""
+    values = np.asarray(contributions)
+    plans = jnp.asarray(np.stack([_plan(fed, game, slots) for game in values]))
+    if keys.shape != (len(plans),):
+        raise PotluckError(f"keys: {len(plans)} games need {len(plans)} keys, got {keys.shape}")
+    mesh = mesh_over(len(plans), "games")
+    place = NamedSharding(mesh, P("games"))
+    return _run_games(fed, *jax.device_put((plans, keys), place), mesh)
+
+
+def _plan(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: int | None) -> np.ndarray:
+    plan = check_contributions(contributions, fed.silos.labels.shape[0])
+    if plan.ndim == 1:
+        if slots is None or slots < 1:
+            raise PotluckError(f"slots must be 1 or more, got {slots}")
+        plan = np.broadcast_to(plan, (slots, *plan.shape))
+    return plan
+
+
+def trace(
+    source: PrecisionSource, fed: FedAvg, plan: Float[Array, "slots silos"], key: PRNGKeyArray
+) -> Trace:
+    """Scan one game's slots."""
+    start, slots = jax.random.split(key)
+    state = source.init(start)
+    initial = fed.precision(state.model.weights)
+    keys = jax.random.split(slots, len(plan))
+    _, precision = jax.lax.scan(lambda s, slot: source.train(s, *slot), state, (plan, keys))
+    return Trace(initial=initial, precision=precision)
+
+
+_run = eqx.filter_jit(trace)
+
+
+@eqx.filter_jit
+def _run_games(
+    fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh
+) -> Trace:
+    def games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray) -> Trace:
+        return jax.vmap(lambda plan, key: trace(fed, fed, plan, key))(plans, keys)
+
+    split = P("games")
+    return jax.shard_map(
+        games, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False
+    )(fed, plans, keys)
