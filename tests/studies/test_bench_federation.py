@@ -1,15 +1,17 @@
 """The race between engines, run with real processes of tiny scripts."""
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from potluck.errors import PotluckError
-from potluck.studies.benchmarks.federation import Contest, flops, race
+from potluck.studies.benchmarks.federation import OURS, Contest, flops, race
 from potluck.studies.benchmarks.peers import PEERS, Absent, Peer, Timing, run
 
 Script = Callable[..., Peer]
@@ -135,6 +137,21 @@ def test_flops_of_a_round_by_hand() -> None:
     # layers 3·4 and 4·2: forward 2·(12 + 8) = 40; both weight gradients 40; one input gradient 2·8 = 16
     contest = Contest(sizes=(3, 4, 2), silos=2, samples=5, tests=7, games=3)
     assert flops(contest) == 3 * (2 * 5 * (40 + 40 + 16) + 7 * 40)
+
+
+def test_our_engine_answers_as_its_rivals_do(tmp_path: Path) -> None:
+    # each class lights pixels of its own, so any engine that learns at all gets everything right
+    rng = np.random.default_rng(0)
+    y, y_test = rng.integers(4, size=(2, 500)), rng.integers(4, size=100)
+    light = np.repeat(np.eye(4, dtype=np.uint8) * 255, 8, axis=1)
+    w1, w2 = rng.normal(0, 0.2, (32, 16)), rng.normal(0, 0.2, (16, 4))
+    path = tmp_path / "work.npz"
+    samples = {"x_train": light[y], "y_train": y, "x_test": light[y_test], "y_test": y_test}
+    np.savez(path, allow_pickle=False, **samples, w1=w1, b1=np.zeros(16), w2=w2, b2=np.zeros(4))
+    answer = run(OURS, path, python=sys.executable)
+    assert isinstance(answer, Timing), answer
+    assert answer.accuracy == 1
+    assert answer.rounds_per_second > 0
 
 
 @pytest.mark.parametrize("name", PEERS)

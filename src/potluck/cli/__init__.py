@@ -1,14 +1,21 @@
 """The command line: one module per command group, heavy imports inside the commands."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.exceptions import TyperException
 
 from potluck import __version__
 from potluck.cli import bench
 from potluck.errors import PotluckError
+
+if TYPE_CHECKING:
+    from typer.exceptions import TyperException
+else:
+    try:
+        from typer.exceptions import TyperException
+    except ModuleNotFoundError:  # the older typer that Flower asks for
+        from click import ClickException as TyperException
 
 __all__ = ["app", "main"]
 

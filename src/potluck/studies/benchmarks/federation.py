@@ -3,7 +3,6 @@
 Every engine runs in a process of its own; they take turns, so that a machine that slows down slows all of them.
 """
 
-import gzip
 import math
 import statistics
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potluck.errors import PotluckError
+from potluck.federation import load
 from potluck.studies.benchmarks.peers import Absent, Peer, Timing
 
 __all__ = ["OURS", "Contest", "Row", "flops", "prepare", "race", "sgemm_peak"]
@@ -23,7 +23,6 @@ __all__ = ["OURS", "Contest", "Row", "flops", "prepare", "race", "sgemm_peak"]
 Engine = Callable[[Path], Timing | Absent]
 
 OURS = Peer("potluck.studies.benchmarks.ours", "potluck-fl")
-DEBIAN_FMNIST = Path("/usr/share/datasets/fashion-mnist")
 
 
 @dataclass(frozen=True)
@@ -132,42 +131,27 @@ def check_agreement(runs: Mapping[str, list[Timing]], tolerance: float) -> None:
 
 def prepare(path: Path, contest: Contest, seed: int = 0) -> Path:
     """Write the data and the initial weights all engines start from; weights ~ U(−1/√inputs, 1/√inputs)."""
-    images, labels, test_images, test_labels = fashion()
+    held = load(contest.task)
     rng = np.random.default_rng(seed)
-    shares = rng.permutation(len(images))[: contest.silos * contest.samples].reshape(contest.silos, contest.samples)
+    shares = rng.permutation(len(held.labels))[: contest.silos * contest.samples].reshape(
+        contest.silos, contest.samples
+    )
     weights: dict[str, NDArray[np.float32]] = {}
     for layer, (inputs, outputs) in enumerate(zip(contest.sizes, contest.sizes[1:], strict=False), start=1):
         bound = inputs**-0.5
         weights[f"w{layer}"] = rng.uniform(-bound, bound, (inputs, outputs)).astype(np.float32)
         weights[f"b{layer}"] = rng.uniform(-bound, bound, outputs).astype(np.float32)
     arrays: dict[str, NDArray[Any]] = {
-        "x_train": images[shares],
-        "y_train": labels[shares],
-        "x_test": test_images[: contest.tests],
-        "y_test": test_labels[: contest.tests],
+        "x_train": held.images[shares].reshape(*shares.shape, -1),
+        "y_train": held.labels[shares],
+        "x_test": held.test_images[: contest.tests].reshape(contest.tests, -1),
+        "y_test": held.test_labels[: contest.tests],
     }
-    np.savez(path, **arrays, **weights)  # type: ignore[arg-type]
+    np.savez(path, allow_pickle=False, **arrays, **weights)
     return path
 
 
-def fashion(folder: Path = DEBIAN_FMNIST) -> tuple[NDArray[np.uint8], ...]:
-    """Fashion-MNIST as Debian packs it: images, labels, test images, test labels."""
-
-    def read(name: str, header: int) -> NDArray[np.uint8]:
-        with gzip.open(folder / f"{name}-ubyte.gz") as file:
-            return np.frombuffer(file.read(), np.uint8, offset=header)
-
-    if not folder.is_dir():
-        raise PotluckError(f"{folder} is not here; install it with: sudo apt-get install dataset-fashion-mnist")
-    return (
-        read("train-images-idx3", 16).reshape(-1, 784),
-        read("train-labels-idx1", 8),
-        read("t10k-images-idx3", 16).reshape(-1, 784),
-        read("t10k-labels-idx1", 8),
-    )
-
-
-def sgemm_peak(size: int = 2048, repeats: int = 5) -> float:
+def sgemm_peak(size: int = 2048, repeats: int = 10) -> float:
     """Flop/s of the fastest large float32 product that JAX or NumPy makes on this machine."""
     import jax
     import jax.numpy as jnp

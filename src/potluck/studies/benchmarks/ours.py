@@ -22,8 +22,8 @@ def ours(path: str) -> tuple[float, float]:
     work = Work.load(path)
     with np.load(path) as file:
         pixels, test = file["x_train"], file["x_test"]
-    silos, samples, _ = pixels.shape
-    shape = architecture("mlp", (28, 28, 1), work.w2.shape[1], work.w1.shape[1], (0, 0))
+    silos, samples, inputs = pixels.shape
+    hidden, classes = work.w2.shape
     source = runs.spread(
         fedavg.FedAvg(
             silos=fedavg.Silo(
@@ -33,7 +33,7 @@ def ours(path: str) -> tuple[float, float]:
                 identity=jnp.arange(silos),
             ),
             test=fedavg.TestSet(jnp.asarray(test), jnp.asarray(work.y_test, jnp.int32), len(test)),
-            architecture=shape,
+            architecture=architecture("mlp", (1, inputs, 1), classes, hidden),
             optimiser=optimiser("sgd", LEARNING_RATE),
             batch=BATCH,
         )
