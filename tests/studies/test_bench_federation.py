@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from potluck.errors import PotluckError
 from potluck.studies.benchmarks.federation import OURS, Contest, flops, race
@@ -146,8 +148,9 @@ def test_our_engine_answers_as_its_rivals_do(tmp_path: Path) -> None:
     light = np.repeat(np.eye(4, dtype=np.uint8) * 255, 8, axis=1)
     w1, w2 = rng.normal(0, 0.2, (32, 16)), rng.normal(0, 0.2, (16, 4))
     path = tmp_path / "work.npz"
-    samples = {"x_train": light[y], "y_train": y, "x_test": light[y_test], "y_test": y_test}
-    np.savez(path, allow_pickle=False, **samples, w1=w1, b1=np.zeros(16), w2=w2, b2=np.zeros(4))
+    arrays: dict[str, NDArray[Any]] = {"x_train": light[y], "y_train": y, "x_test": light[y_test], "y_test": y_test}
+    arrays |= {"w1": w1, "b1": np.zeros(16), "w2": w2, "b2": np.zeros(4)}
+    np.savez(path, allow_pickle=False, **arrays)
     answer = run(OURS, path, python=sys.executable)
     assert isinstance(answer, Timing), answer
     assert answer.accuracy == 1

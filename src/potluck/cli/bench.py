@@ -12,7 +12,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from potluck.studies.benchmarks.federation import Row
+    from potluck.studies.benchmarks.federation import Engine, Row
+    from potluck.studies.benchmarks.peers import Absent, Timing
 
 __all__ = ["commands"]
 
@@ -37,16 +38,28 @@ def federation(
     """
     import sys
 
+    from rich.console import Console
+
     from potluck.studies.benchmarks.federation import OURS, Contest, flops, prepare, race, sgemm_peak
     from potluck.studies.benchmarks.peers import PEERS, run
 
     contest = Contest()
-    engines = {"Potluck": partial(run, OURS, python=sys.executable)}
+    engines: dict[str, Engine] = {"Potluck": partial(run, OURS, python=sys.executable)}
     if peers:
         engines |= {name: partial(run, peer) for name, peer in PEERS.items()}
-    peak = sgemm_peak()
-    with tempfile.TemporaryDirectory() as folder:
-        rows = race(engines, prepare(Path(folder) / "work.npz", contest), contest, peak=peak, repeats=repeats)
+    with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("this machine's sgemm peak") as status:
+
+        def announced(name: str, engine: "Engine") -> "Engine":
+            def timed(data: Path) -> "Timing | Absent":
+                status.update(name)
+                return engine(data)
+
+            return timed
+
+        peak = sgemm_peak()
+        data = prepare(Path(folder) / "work.npz", contest)
+        turns = {name: announced(name, engine) for name, engine in engines.items()}
+        rows = race(turns, data, contest, peak=peak, repeats=repeats)
     if json:
         typer.echo(
             jsonlib.dumps(

@@ -18,7 +18,7 @@ from potluck.errors import PotluckError
 from potluck.federation import load
 from potluck.studies.benchmarks.peers import Absent, Peer, Timing
 
-__all__ = ["OURS", "Contest", "Row", "flops", "prepare", "race", "sgemm_peak"]
+__all__ = ["OURS", "Contest", "Engine", "Row", "flops", "prepare", "race", "sgemm_peak"]
 
 Engine = Callable[[Path], Timing | Absent]
 

@@ -47,8 +47,8 @@ class Absent:
 
 PEERS = {
     "pfl-research": Peer(f"{PACKAGE}.pfl", "pfl==0.6.0 torch==2.13.0"),
-    "Flower simulation": Peer(f"{PACKAGE}.flower", "'flwr[simulation]>=1.41' torch==2.13.0"),
-    "Flower simulation, pull_interval=0.002": Peer(
+    "Flower": Peer(f"{PACKAGE}.flower", "'flwr[simulation]>=1.41' torch==2.13.0"),
+    "Flower, polling every 2 ms": Peer(
         f"{PACKAGE}.flower", "'flwr[simulation]>=1.41' torch==2.13.0", ("--pull-interval", "0.002")
     ),
     "FedJAX": Peer(f"{PACKAGE}.fedjax", "fedjax==0.0.17"),

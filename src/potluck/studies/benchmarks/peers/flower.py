@@ -64,7 +64,7 @@ def server(path: str, pull_interval: float | None) -> ServerApp:
         engine = "Flower"
         if pull_interval is not None:
             grid.pull_interval = pull_interval
-            engine += f", pull_interval={pull_interval:g}"
+            engine += f", polling every {1000 * pull_interval:g} ms"
         work = Work.load(path)
         model, x_test, y_test = mlp(work), torch.from_numpy(work.x_test), torch.from_numpy(work.y_test)
 
