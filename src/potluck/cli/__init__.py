@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import bench
+from potluck.cli import bench, game, scenario
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command("game")(game.game)
 app.add_typer(bench.commands, name="bench")
+app.add_typer(scenario.commands, name="scenario")
 
 
 def _version(wanted: bool) -> None:

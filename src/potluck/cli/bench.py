@@ -86,7 +86,7 @@ def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
         table.add_column(column, justify="right")
     for row in rows:
         if row.rounds_per_second is None or row.accuracy is None or row.peak_share is None:
-            table.add_row(row.engine, f"[dim]{row.note}[/dim]")
+            table.add_row(row.engine, "–")
             continue
         table.add_row(
             row.engine,
@@ -98,4 +98,7 @@ def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
         )
     console = Console()
     console.print(table)
+    for row in rows:
+        if row.note is not None:
+            console.print(f"{row.engine}: {row.note}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"A round is {operations / 1e9:.2f} Gflop; the fastest sgemm here does {peak / 1e9:.0f} Gflop/s.")

@@ -141,7 +141,7 @@ def check_engine(
 def check_contributions(values: ArrayLike, silos: int) -> Float[np.ndarray, "... silos"]:
     """Contributions as float32, refused unless there is one per silo and each is in [0, 1]."""
     try:
-        contributions = np.asarray(values, np.float32)
+        contributions = np.asarray(values, float)
     except (TypeError, ValueError):
         raise PotluckError(f"contributions must be numbers in [0, 1], got {values!r}") from None
     if contributions.ndim < 1 or contributions.shape[-1] != silos:
@@ -150,4 +150,4 @@ def check_contributions(values: ArrayLike, silos: int) -> Float[np.ndarray, "...
     for at, value in np.ndenumerate(contributions):
         if not 0 <= value <= 1:
             raise PotluckError(f"contributions: silo {at[-1]} gives {value}; a share of its data is in [0, 1]")
-    return contributions
+    return contributions.astype(np.float32)

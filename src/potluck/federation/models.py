@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from potluck.errors import PotluckError
 
-__all__ = ["CNN", "MODELS", "Architecture", "Dense", "Model", "Perceptron", "architecture", "patches"]
+__all__ = ["CNN", "MODELS", "Architecture", "Dense", "Model", "Perceptron", "architecture", "kernel", "patches"]
 
 
 class Model(Protocol):
@@ -86,37 +86,37 @@ class PerceptronArchitecture(eqx.Module):
         return np.ascontiguousarray(images.reshape(len(images), -1))
 
 
-def patches(
-    image: Float[Array, "height width channels"], kernel: int, stride: int
-) -> Float[Array, "rows columns patch"]:
-    """im2col: the kernel × kernel patches of an image at every stride, each flattened in (row, column, channel) order.
+def patches(image: Float[Array, "height width channels"]) -> Float[Array, "rows columns patch"]:
+    """im2col for 4 × 4 kernels at stride 2: every patch in a row, so that a convolution is one matrix product.
 
-    Strided slices and one concatenation: a convolution then is one matrix product, which stays a batched matrix
-    product under `vmap` over weights, where a convolution primitive is 10-30 times slower.
+    Under `vmap` over weights that stays a batched matrix product, where a convolution primitive is 10-30 times
+    slower. The image is first folded into 2 × 2 blocks, of which a patch is 2 × 2: four slices instead of sixteen,
+    and a cheap gradient. A patch is ordered (block row, block column, row in block, column in block, channel).
     """
-    rows, columns = ((size - kernel) // stride + 1 for size in image.shape[:2])
-    cut = [
-        image[i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
-        for i in range(kernel)
-        for j in range(kernel)
-    ]
-    stack = np.concatenate if isinstance(image, np.ndarray) else jnp.concatenate
-    return stack(cut, axis=-1)
+    rows, columns, channels = (image.shape[0] - 2) // 2, (image.shape[1] - 2) // 2, image.shape[2]
+    even = image[: 2 * rows + 2, : 2 * columns + 2]
+    blocks = even.reshape(rows + 1, 2, columns + 1, 2, channels).swapaxes(1, 2).reshape(rows + 1, columns + 1, -1)
+    cut = [blocks[i : i + rows, j : j + columns] for i in (0, 1) for j in (0, 1)]
+    return (np.concatenate if isinstance(image, np.ndarray) else jnp.concatenate)(cut, axis=-1)
+
+
+def kernel(layer: Dense) -> Float[Array, "4 4 inputs outputs"]:
+    """Return a convolution layer's weights as the kernel of a direct convolution."""
+    blocks = layer.weight.reshape(2, 2, 2, 2, -1, layer.weight.shape[1])
+    return blocks.swapaxes(1, 2).reshape(4, 4, -1, layer.weight.shape[1])
 
 
 class CNN(eqx.Module):
-    """Two strided convolutions without padding, each a product with patches, and one dense layer."""
+    """Two 4 × 4 convolutions at stride 2 without padding, each a product with patches, and one dense layer."""
 
     first: Dense
     second: Dense
     head: Dense
-    kernel: int = eqx.field(static=True)
-    stride: int = eqx.field(static=True)
 
     def __call__(self, features: Float[Array, "rows columns patch"]) -> Float[Array, " classes"]:
         """Logits of one sample, given the patches of its first layer."""
         hidden = jax.nn.relu(self.first(features))
-        hidden = jax.nn.relu(self.second(patches(hidden, self.kernel, self.stride)))
+        hidden = jax.nn.relu(self.second(patches(hidden)))
         return self.head(hidden.reshape(-1))
 
 
@@ -126,36 +126,20 @@ class CNNArchitecture(eqx.Module):
     shape: tuple[int, int, int]
     classes: int
     channels: tuple[int, int]
-    kernel: int = 5
-    stride: int = 2
 
     def init(self, key: PRNGKeyArray) -> CNN:
         """Fresh weights."""
-        area = self.kernel**2
         keys = jax.random.split(key, 3)
-        rows, columns = self._after(self._after(self.shape[:2]))
+        rows, columns = (((side - 2) // 2 - 2) // 2 for side in self.shape[:2])
         return CNN(
-            first=dense(area * self.shape[2], self.channels[0], keys[0]),
-            second=dense(area * self.channels[0], self.channels[1], keys[1]),
+            first=dense(16 * self.shape[2], self.channels[0], keys[0]),
+            second=dense(16 * self.channels[0], self.channels[1], keys[1]),
             head=dense(rows * columns * self.channels[1], self.classes, keys[2], 1.0),
-            kernel=self.kernel,
-            stride=self.stride,
         )
 
     def features(self, images: UInt8[np.ndarray, "samples height width channels"]) -> UInt8[np.ndarray, "samples ..."]:
-        """Return the first layer's patches: more bytes per sample, and no cutting in any training step."""
-        rows, columns = self._after(self.shape[:2])
-        out = np.empty((len(images), rows, columns, self.kernel**2 * self.shape[2]), np.uint8)
-        for at in range(0, len(images), 4096):
-            block = np.moveaxis(images[at : at + 4096], 0, -1)
-            cut = patches(block.reshape(*block.shape[:2], -1), self.kernel, self.stride)  # type: ignore[arg-type]
-            cut = np.asarray(cut).reshape(rows, columns, self.kernel**2 * self.shape[2], -1)
-            out[at : at + 4096] = np.moveaxis(cut, -1, 0)
-        return out
-
-    def _after(self, size: tuple[int, int]) -> tuple[int, int]:
-        rows, columns = ((s - self.kernel) // self.stride + 1 for s in size)
-        return rows, columns
+        """Return the first layer's patches: four times the bytes per sample, and no cutting in any training step."""
+        return np.stack([patches(image) for image in images])  # type: ignore[arg-type]
 
 
 MODELS = ("logistic", "mlp", "cnn")
@@ -171,9 +155,9 @@ def architecture(
     if name == "mlp":
         return PerceptronArchitecture((pixels, hidden, classes))
     if name == "cnn":
-        if min(shape[:2]) < 13:
+        if min(shape[:2]) < 10:
             raise PotluckError(
-                f"model: cnn needs images of 13 × 13 pixels or more, got {shape[0]} × {shape[1]}; take mlp or logistic"
+                f"model: cnn needs images of 10 × 10 pixels or more, got {shape[0]} × {shape[1]}; take mlp or logistic"
             )
         return CNNArchitecture(shape, classes, channels)
     raise PotluckError(f"model: {name!r} is not one of {', '.join(MODELS)}")

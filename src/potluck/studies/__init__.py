@@ -1,1 +1,1 @@
-"""Studies: measurements over many games, and of this program itself."""
+"""What we find out with all of it: solved games, figures, reports, benchmarks."""

@@ -1,0 +1,44 @@
+"""What commands share: where a scenario comes from, numbers from text, and JAX set up once."""
+
+import math
+import os
+from pathlib import Path
+
+from potluck.errors import PotluckError
+from potluck.scenario import Scenario, load, preset
+
+__all__ = ["cache_folder", "chosen_scenario", "numbers", "start_jax"]
+
+
+def chosen_scenario(path: Path | None, name: str | None) -> Scenario:
+    """Read the scenario from a file or take a preset; `paper` when neither is named."""
+    if path is not None and name is not None:
+        raise PotluckError(f"--preset {name} and the file {path} exclude each other; name one of them")
+    return preset(name or "paper") if path is None else load(path)
+
+
+def numbers(text: str, option: str) -> list[float]:
+    """Finite numbers separated by commas, as an option was given them."""
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise PotluckError(
+            f"{option} must be numbers separated by commas, such as 1,0.5,0.5,0.1, got {text!r}"
+        ) from None
+    if not all(math.isfinite(value) for value in values):
+        raise PotluckError(f"{option} must be finite numbers, got {text!r}")
+    return values
+
+
+def cache_folder() -> Path:
+    """Where Potluck keeps what it need not compute or fetch twice."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "potluck"
+
+
+def start_jax(double: bool) -> None:
+    """Set JAX up for a command: double precision where theory wants it, compiled programs kept for the next call."""
+    import jax
+
+    jax.config.update("jax_enable_x64", double)
+    jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

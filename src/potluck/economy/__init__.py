@@ -1,0 +1,82 @@
+"""Who gains what: pure functions on one slot of the game."""
+
+from potluck.economy.equilibrium import (
+    Uniqueness,
+    best_response,
+    best_response_dynamics,
+    black_box,
+    nash,
+    nash_conv,
+    regrets,
+    uniqueness,
+)
+from potluck.economy.intensity import Gains, Rule, constant, first_gains, gain, printed, rule
+from potluck.economy.manipulation import gain_from_over_reporting, gain_from_shading, gain_from_splitting
+from potluck.economy.mechanism import Redistribution, leverage, redistribution, transfers
+from potluck.economy.payoff import Payoff, Precision, StageGame, payoff, payoffs, settle
+from potluck.economy.potential import potential, printed_error, printed_potential, subsidies
+from potluck.economy.welfare import (
+    FirstBest,
+    Rationality,
+    budget_residual,
+    dominant_intensity,
+    first_best,
+    jain_index,
+    pigouvian_intensity,
+    pigouvian_subsidies,
+    planner,
+    price_of_anarchy,
+    rationality,
+    welfare,
+    welfare_optimal_intensity,
+)
+from potluck.scenario.terms import Terms
+
+__all__ = [
+    "FirstBest",
+    "Gains",
+    "Payoff",
+    "Precision",
+    "Rationality",
+    "Redistribution",
+    "Rule",
+    "StageGame",
+    "Terms",
+    "Uniqueness",
+    "best_response",
+    "best_response_dynamics",
+    "black_box",
+    "budget_residual",
+    "constant",
+    "dominant_intensity",
+    "first_best",
+    "first_gains",
+    "gain",
+    "gain_from_over_reporting",
+    "gain_from_shading",
+    "gain_from_splitting",
+    "jain_index",
+    "leverage",
+    "nash",
+    "nash_conv",
+    "payoff",
+    "payoffs",
+    "pigouvian_intensity",
+    "pigouvian_subsidies",
+    "planner",
+    "potential",
+    "price_of_anarchy",
+    "printed",
+    "printed_error",
+    "printed_potential",
+    "rationality",
+    "redistribution",
+    "regrets",
+    "rule",
+    "settle",
+    "subsidies",
+    "transfers",
+    "uniqueness",
+    "welfare",
+    "welfare_optimal_intensity",
+]

@@ -1,0 +1,120 @@
+"""Where self-interest leads: best responses, Nash equilibria, and how far any play is from one."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from potluck.economy.optimise import maximise_on_box, maximise_on_segment
+from potluck.economy.payoff import Precision, StageGame, payoffs
+from potluck.economy.potential import potential
+
+__all__ = [
+    "Uniqueness",
+    "best_response",
+    "best_response_dynamics",
+    "black_box",
+    "nash",
+    "nash_conv",
+    "regrets",
+    "uniqueness",
+]
+
+
+def black_box(measure: Callable[[np.ndarray], float]) -> Precision:
+    """Let any Python function, a real training run included, serve as a game's precision.
+
+    It has values only, no gradient: solve such a game with `best_response_dynamics`.
+    """
+
+    def precision(contributions: Float[Array, " silos"]) -> Float[Array, ""]:
+        shape = jax.ShapeDtypeStruct((), contributions.dtype)
+        answer = jax.pure_callback(
+            lambda d: np.asarray(measure(np.asarray(d)), dtype=contributions.dtype),
+            shape,
+            contributions,
+            vmap_method="sequential",
+        )
+        return jnp.asarray(answer)
+
+    return precision
+
+
+def best_response(
+    game: StageGame, contributions: Float[Array, " silos"], silo: Int[Array, ""] | int
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """d_n maximising u_n(d_n, d_−n) on [0, 1] and the payoff there; by values alone, corners included."""
+    return maximise_on_segment(lambda own: payoffs(game, contributions.at[silo].set(own))[silo])
+
+
+def regrets(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, " silos"]:
+    """ε_n = max_{d_n′} u_n(d_n′, d_−n) − u_n(d): what silo n could gain by deviating alone."""
+    silos = jnp.arange(contributions.shape[0])
+    _, best = jax.vmap(lambda silo: best_response(game, contributions, silo))(silos)
+    return jnp.maximum(best - payoffs(game, contributions), 0.0)
+
+
+def nash_conv(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
+    """NashConv = Σ_n ε_n; zero at a Nash equilibrium and nowhere else."""
+    return regrets(game, contributions).sum()
+
+
+def nash(game: StageGame, start: Float[Array, " silos"] | None = None) -> Float[Array, " silos"]:
+    """Nash equilibrium as argmax Φ over [0, 1]^N, for a differentiable precision law; exact where P is concave."""
+    middle = jnp.full_like(game.terms.profit, 0.5)
+    return maximise_on_box(lambda contributions: potential(game, contributions), middle if start is None else start)
+
+
+class _Play(NamedTuple):
+    contributions: Float[Array, " silos"]
+    rounds: Int[Array, ""]
+    moved: Float[Array, ""]
+
+
+def best_response_dynamics(
+    game: StageGame, start: Float[Array, " silos"], tolerance: float = 1e-9, rounds: int = 2000
+) -> Float[Array, " silos"]:
+    """Silos answer one another in turn until nobody's payoff gains more than `tolerance` of it in a round.
+
+    Every answer raises Φ, so play cannot cycle. Needs nothing but values of P.
+    """
+    silos = start.shape[0]
+
+    def answer(silo: int, state: tuple[Float[Array, " silos"], Float[Array, ""]]) -> tuple[Array, Array]:
+        contributions, moved = state
+        now = payoffs(game, contributions)[silo]
+        own, value = best_response(game, contributions, silo)
+        gain = (value - now) / jnp.maximum(jnp.abs(value), 1e-30)
+        return jnp.where(gain > 0, contributions.at[silo].set(own), contributions), jnp.maximum(moved, gain)
+
+    def play(state: _Play) -> _Play:
+        contributions, moved = jax.lax.fori_loop(0, silos, answer, (state.contributions, jnp.zeros_like(state.moved)))
+        return _Play(contributions, state.rounds + 1, moved)
+
+    begun = _Play(start, jnp.asarray(0), jnp.asarray(jnp.inf, start.dtype))
+    return jax.lax.while_loop(lambda s: (s.moved > tolerance) & (s.rounds < rounds), play, begun).contributions
+
+
+class Uniqueness(NamedTuple):
+    """Whether climbs from many starts end together."""
+
+    unique: Bool[Array, ""]
+    spread: Float[Array, ""]
+    """Largest difference in any silo's contribution between two equilibria found."""
+    total_spread: Float[Array, ""]
+    """The same for the total of samples brought, as a share of all samples."""
+
+
+def uniqueness(game: StageGame, key: PRNGKeyArray | Array, starts: int = 16, tolerance: float = 1e-4) -> Uniqueness:
+    """Multistart: climb Φ from random points and compare where the climbs end.
+
+    With P a function of total data only, alike silos may share the total in many ways: then it alone is unique.
+    """
+    points = jax.random.uniform(key, (starts, game.terms.profit.shape[0]), game.terms.profit.dtype)
+    found = jax.vmap(lambda start: nash(game, start))(points)
+    spread = jnp.max(jnp.ptp(found, axis=0))
+    totals = found @ game.terms.samples / game.terms.samples.sum()
+    return Uniqueness(spread <= tolerance, spread, jnp.ptp(totals))

@@ -1,0 +1,81 @@
+"""How the intensity of redistribution moves from slot to slot, as pure state updates.
+
+A rule is called once a slot, when its precision has been measured and before it is settled.
+It answers with the factor by which α0 is multiplied in this slot.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from potluck.scenario import Schedule
+
+__all__ = ["Gains", "Rule", "constant", "first_gains", "gain", "printed", "rule"]
+
+
+class Gains(eqx.Module):
+    """A rule's memory: last precision, and the (smoothed) gains of the last slot and the one before."""
+
+    precision: Float[Array, ""]
+    gain: Float[Array, ""]
+    previous_gain: Float[Array, ""]
+    slots: Int[Array, ""]
+
+
+Rule = Callable[[Gains, Float[Array, ""]], tuple[Gains, Float[Array, ""]]]
+
+
+def first_gains(precision: Float[Array, ""]) -> Gains:
+    """Nothing gained yet; `precision` is that of the untrained model."""
+    precision = jnp.asarray(precision, dtype=float)
+    return Gains(precision, jnp.zeros_like(precision), jnp.zeros_like(precision), jnp.asarray(0))
+
+
+def rule(schedule: Schedule) -> Rule:
+    """Look up the rule that a scenario names."""
+    rules: dict[str, Rule] = {
+        "constant": constant,
+        "printed": printed,
+        "gain": partial(gain, smoothing=schedule.smoothing),
+    }
+    return rules[schedule.rule]
+
+
+def constant(gains: Gains, precision: Float[Array, ""]) -> tuple[Gains, Float[Array, ""]]:
+    """α[t] = α0."""
+    return _remember(gains, precision, 0.0), jnp.ones_like(precision)
+
+
+def printed(gains: Gains, precision: Float[Array, ""]) -> tuple[Gains, Float[Array, ""]]:
+    """α[t] = (P[t] − P[t−1]) / (P[t−1] − P[t−2]) · α0, as the paper prints it, raw.
+
+    It depends on this slot's P and so on this slot's contributions, which breaks the potential; it turns negative
+    and explodes on noisy precision. The first two slots, and those after a gain of exactly zero, keep α0.
+    """
+    after = _remember(gains, precision, 0.0)
+    defined = (gains.slots >= 2) & (after.previous_gain != 0)
+    factor = jnp.where(defined, after.gain / jnp.where(defined, after.previous_gain, 1.0), 1.0)
+    return after, factor
+
+
+def gain(gains: Gains, precision: Float[Array, ""], smoothing: float) -> tuple[Gains, Float[Array, ""]]:
+    """α[t] = α0 · clip(ḡ[t−1] / ḡ[t−2], 0, 1), ḡ[t] = s·ḡ[t−1] + (1−s)·(P[t] − P[t−1]).
+
+    The printed rule, mended: lagged, so that α does not depend on this slot's contributions and the potential stays
+    exact; smoothed, so that noise does not rule it; clamped to [0, α0]. A gain that returns after a loss restores α0.
+    """
+    rising = gains.previous_gain > 0
+    ratio = jnp.where(
+        rising, gains.gain / jnp.where(rising, gains.previous_gain, 1.0), jnp.where(gains.gain > 0, 1.0, 0.0)
+    )
+    factor = jnp.where(gains.slots >= 2, jnp.clip(ratio, 0.0, 1.0), 1.0)
+    return _remember(gains, precision, smoothing), factor
+
+
+def _remember(gains: Gains, precision: Float[Array, ""], smoothing: float) -> Gains:
+    step = precision - gains.precision
+    smoothed = jnp.where(gains.slots == 0, step, smoothing * gains.gain + (1 - smoothing) * step)
+    return Gains(precision, smoothed, gains.gain, gains.slots + 1)

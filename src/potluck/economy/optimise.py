@@ -1,0 +1,97 @@
+"""Two small maximisers on boxes, compiled and batchable: by values alone on a segment, by Newton steps on [0, 1]^N."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+__all__ = ["maximise_on_box", "maximise_on_segment"]
+
+GRID = 33
+ZOOMS = 8
+"""Each zoom keeps two of the 32 cells: a segment shrinks to 2e-10 of its length."""
+HALVINGS = 0.5 ** np.arange(-1, 45)
+"""Step lengths tried at once by a line search, longest first."""
+
+
+class _Zoom(NamedTuple):
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+    best: Float[Array, ""]
+    value: Float[Array, ""]
+
+
+def maximise_on_segment(
+    function: Callable[[Float[Array, ""]], Float[Array, ""]],
+    low: Float[Array, ""] | float = 0.0,
+    high: Float[Array, ""] | float = 1.0,
+    tie: float = 0.0,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Find argmax and max of a function on [low, high], from its values alone.
+
+    A grid finds the hill, finer grids around its best point the top; corners are on the grid, so a maximum there is
+    found exactly. Of points within `tie` of the best (relative) the smallest is taken: the edge of a plateau.
+    """
+
+    def zoom(_: int, at: _Zoom) -> _Zoom:
+        grid = jnp.linspace(at.low, at.high, GRID)
+        values = jax.vmap(function)(grid)
+        top = jnp.maximum(values.max(), at.value)
+        best = jnp.argmax(values >= jnp.where(values.max() < top, values.max(), top - tie * jnp.abs(top)))
+        better = (values[best] > at.value) | ((values[best] >= top - tie * jnp.abs(top)) & (grid[best] < at.best))
+        return _Zoom(
+            low=grid[jnp.maximum(best - 1, 0)],
+            high=grid[jnp.minimum(best + 1, GRID - 1)],
+            best=jnp.where(better, grid[best], at.best),
+            value=jnp.where(better, values[best], at.value),
+        )
+
+    ends = jnp.asarray(low, dtype=float), jnp.asarray(high, dtype=float)
+    found = jax.lax.fori_loop(0, ZOOMS, zoom, _Zoom(*ends, ends[0], jnp.full_like(ends[0], -jnp.inf)))
+    return found.best, found.value
+
+
+class _Climb(NamedTuple):
+    point: Float[Array, " n"]
+    value: Float[Array, ""]
+    steps: Int[Array, ""]
+    climbing: Bool[Array, ""]
+
+
+def maximise_on_box(
+    function: Callable[[Float[Array, " n"]], Float[Array, ""]], start: Float[Array, " n"], limit: int = 200
+) -> Float[Array, " n"]:
+    """Climb a differentiable function on [0, 1]^N from `start`; the global maximum where it is concave.
+
+    Projected Newton: coordinates held at a bound by the gradient are fixed, the others move by |H|⁻¹g, where |H| has
+    the Hessian's eigenvalues made positive, along the longest of many halved steps (projected on the box) that gains
+    most. Directions without curvature, common when precision depends on total data only, run straight to a bound.
+    """
+    gradient, hessian = jax.grad(function), jax.hessian(function)
+
+    def climb(at: _Climb) -> _Climb:
+        slope = gradient(at.point)
+        free = ~(((at.point <= 0) & (slope <= 0)) | ((at.point >= 1) & (slope >= 0)))
+        slope = jnp.where(free, slope, 0.0)
+        curvature, axes = jnp.linalg.eigh(jnp.where(free[:, None] & free[None, :], hessian(at.point), 0.0))
+        floor = jnp.finfo(slope.dtype).eps * jnp.maximum(jnp.max(jnp.abs(curvature)), jnp.max(jnp.abs(slope))) + 1e-30
+        newton = axes @ ((axes.T @ slope) / jnp.maximum(jnp.abs(curvature), floor))
+        steepest = slope / jnp.maximum(jnp.max(jnp.abs(slope)), 1e-30)
+        halved = HALVINGS[:, None]
+        paths = jnp.concatenate([at.point + halved * jnp.where(free, newton, 0.0), at.point + halved * steepest])
+        points = jnp.clip(paths, 0.0, 1.0)
+        values = jax.vmap(function)(points)
+        best = jnp.argmax(values)
+        better = values[best] > at.value
+        return _Climb(
+            point=jnp.where(better, points[best], at.point),
+            value=jnp.where(better, values[best], at.value),
+            steps=at.steps + 1,
+            climbing=better & (at.steps + 1 < limit),
+        )
+
+    begun = _Climb(start, function(start), jnp.asarray(0), jnp.asarray(True))
+    return jax.lax.while_loop(lambda at: at.climbing, climb, begun).point

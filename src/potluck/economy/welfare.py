@@ -1,0 +1,146 @@
+"""How good is good: the planner's optimum, the intensities that lead there, and who is better off."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from potluck.economy.equilibrium import best_response, nash
+from potluck.economy.mechanism import Redistribution, leverage, transfers
+from potluck.economy.optimise import maximise_on_box, maximise_on_segment
+from potluck.economy.payoff import StageGame, payoffs, settle
+from potluck.scenario.terms import Terms
+
+__all__ = [
+    "FirstBest",
+    "Rationality",
+    "budget_residual",
+    "dominant_intensity",
+    "first_best",
+    "jain_index",
+    "pigouvian_intensity",
+    "pigouvian_subsidies",
+    "planner",
+    "price_of_anarchy",
+    "rationality",
+    "welfare",
+    "welfare_optimal_intensity",
+]
+
+
+def welfare(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
+    """W(d) = P·Σp − Σ(κ v d|D| + C): what there is to share."""
+    return settle(game, contributions).welfare
+
+
+def planner(game: StageGame) -> Float[Array, " silos"]:
+    """argmax_d W(d): what one owner of all silos would contribute."""
+    return maximise_on_box(lambda d: welfare(game, d) / game.terms.profit.sum(), jnp.full_like(game.terms.profit, 0.5))
+
+
+def pigouvian_subsidies(game: StageGame, optimum: Float[Array, " silos"]) -> Float[Array, " silos"]:
+    """t_n = Σ_{j≠n} p_j·∂_nP at the planner's optimum: the benefit to others that silo n does not feel."""
+    profit = game.terms.profit
+    return (profit.sum() - profit) * jax.grad(game.precision)(optimum)
+
+
+def pigouvian_intensity(game: StageGame, optimum: Float[Array, " silos"]) -> Float[Array, ""]:
+    """α* = mean_n t_n/(N−1) (over its leverage): exact when silos are alike, κ v|D|/N at an interior optimum."""
+    needed = pigouvian_subsidies(game, optimum) / leverage(game.redistribution, game.terms.samples)
+    return jnp.mean(needed) / (needed.shape[0] - 1)
+
+
+def dominant_intensity(game: StageGame) -> Float[Array, ""]:
+    """max_n κ v_n|D_n|/(N−1) (over its leverage): from here on d = 1 is dominant, whatever P is."""
+    return jnp.max(game.cost / leverage(game.redistribution, game.terms.samples)) / (game.cost.shape[0] - 1)
+
+
+def welfare_optimal_intensity(game: StageGame) -> Float[Array, ""]:
+    """Uniform α whose equilibrium has the highest welfare; the smallest, where many do equally well.
+
+    From the dominant intensity on nothing moves, so the search ends there.
+    """
+    best, _ = maximise_on_segment(
+        lambda intensity: welfare(game, nash(game.at(intensity))), 0.0, dominant_intensity(game), tie=1e-9
+    )
+    return best
+
+
+class FirstBest(NamedTuple):
+    """Per-pair intensities under which the planner's optimum is an equilibrium."""
+
+    intensity: Float[Array, "silos silos"]
+    needs_negative: Bool[Array, ""]
+    """No matrix without negative entries does it: one silo needs more subsidy than all others together."""
+    residual: Float[Array, ""]
+    """Largest subsidy the matrix misses; above zero only when N = 2 and the two need different subsidies."""
+
+
+def first_best(game: StageGame, optimum: Float[Array, " silos"], rounds: int = 2000) -> FirstBest:
+    """Symmetric α_nj with row sums Σ_{j≠n} α_nj = t_n (over leverage), non-negative where that is possible.
+
+    A non-negative one exists iff no t_n exceeds the sum of the others. It is found by symmetric scaling α_nj = w_n w_j;
+    otherwise the least-norm solution α_nj = λ_n + λ_j is returned, negative entries and all.
+    """
+    needed = pigouvian_subsidies(game, optimum) / leverage(game.redistribution, game.terms.samples)
+    silos = needed.shape[0]
+    others = 1 - jnp.eye(silos)
+    needs_negative = 2 * needed.max() > needed.sum() * (1 + 1e-12)
+
+    def scale(_: int, weights: Float[Array, " silos"]) -> Float[Array, " silos"]:
+        return jnp.sqrt(weights * needed / jnp.maximum(others @ weights, 1e-30))
+
+    weights = jax.lax.fori_loop(0, rounds, scale, jnp.sqrt(needed))
+    shift = needed.sum() / (2 * (silos - 1))
+    offsets = (needed - shift) / (silos - 2) if silos > 2 else jnp.full_like(needed, needed.mean() / 2)
+    scaled = others * weights[:, None] * weights[None, :]
+    least = others * (offsets[:, None] + offsets[None, :])
+    missed = jnp.max(jnp.abs(scaled.sum(axis=1) - needed))
+    usable = ~needs_negative & (missed <= 1e-6 * jnp.maximum(needed.max(), 1e-30))
+    matrix = jnp.where(usable, scaled, least)
+    return FirstBest(matrix, needs_negative, jnp.max(jnp.abs(matrix.sum(axis=1) - needed)))
+
+
+def price_of_anarchy(game: StageGame, equilibrium: Float[Array, " silos"], optimum: Float[Array, " silos"]) -> Array:
+    """W(planner) / W(equilibrium); infinite where the equilibrium leaves nothing to share."""
+    best, reached = welfare(game, optimum), welfare(game, equilibrium)
+    return jnp.where(reached > 0, best / jnp.where(reached > 0, reached, 1.0), jnp.inf)
+
+
+class Rationality(eqx.Module):
+    """What each silo gains by taking part, against three ways of not doing so. Individually rational where ≥ 0."""
+
+    leaving: Float[Array, " silos"]
+    """Against having neither model nor cost (payoff 0)."""
+    alone: Float[Array, " silos"]
+    """Against training alone on one's own data, as much of it as pays."""
+    no_redistribution: Float[Array, " silos"]
+    """Against the same federation without transfers, at its own equilibrium."""
+
+
+def rationality(game: StageGame, contributions: Float[Array, " silos"], without: Float[Array, " silos"]) -> Rationality:
+    """Compare payoffs at `contributions` with leaving, training alone, and the equilibrium `without` transfers."""
+    reached = payoffs(game, contributions)
+    unpaid = game.at(jnp.zeros_like(game.energy_price))
+    terms = game.terms
+    offline = StageGame(
+        Terms(terms.profit, terms.energy, jnp.zeros_like(terms.communication), terms.samples),
+        game.energy_price,
+        Redistribution(jnp.zeros_like(game.energy_price)),
+        game.precision,
+    )
+    nobody = jnp.zeros_like(contributions)
+    _, alone = jax.vmap(lambda silo: best_response(offline, nobody, silo))(jnp.arange(nobody.shape[0]))
+    return Rationality(reached, reached - alone, reached - payoffs(unpaid, without))
+
+
+def jain_index(shares: Float[Array, " silos"]) -> Float[Array, ""]:
+    """(Σu)² / (N·Σu²): 1 when all fare alike, 1/N when one takes all."""
+    return shares.sum() ** 2 / jnp.maximum(shares.shape[0] * jnp.sum(shares**2), 1e-30)
+
+
+def budget_residual(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
+    """|Σ_n r_n|: money that transfers would create or destroy; rounding only."""
+    return jnp.abs(transfers(game.redistribution, contributions, game.terms.samples).sum())

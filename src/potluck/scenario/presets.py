@@ -1,0 +1,67 @@
+"""The scenarios people start from. The paper's constants live here and nowhere else."""
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+from potluck.errors import PotluckError
+from potluck.scenario.description import Normal, Scenario, Silos
+
+__all__ = ["PRESETS", "preset"]
+
+PAPER_SILOS = Silos(
+    count=4,
+    profit=Normal(mean=1000, deviation=10),
+    energy=Normal(mean=4, deviation=0.2),
+    communication=Normal(mean=0.5, deviation=0.02),
+    samples=Normal(mean=2000, deviation=50),
+)
+
+
+def _paper() -> Scenario:
+    """The paper's silos at an energy price at which contributing is worth a thought: κ = 0.0025."""
+    return Scenario(energy_price=0.0025, silos=PAPER_SILOS)
+
+
+def _dilemma() -> Scenario:
+    """Energy eight times dearer, κ = 0.02: free-riding is severe."""
+    return Scenario(energy_price=0.02, silos=PAPER_SILOS)
+
+
+def _literal() -> Scenario:
+    """The paper's constants as printed, κ = 1: a silo's whole data costs 8000 against a revenue below 1000."""
+    return Scenario(energy_price=1.0, silos=PAPER_SILOS)
+
+
+def _percent() -> Scenario:
+    """The printed constants with profit paid per percentage point of precision."""
+    return Scenario(energy_price=1.0, precision_unit="percent", silos=PAPER_SILOS)
+
+
+def _per_thousand() -> Scenario:
+    """The printed constants with energy counted per thousand samples."""
+    silos = PAPER_SILOS.model_copy(update={"energy": Normal(mean=0.004, deviation=0.0002)})
+    return Scenario(energy_price=1.0, silos=silos)
+
+
+def _lineage() -> Scenario:
+    """The horizon and history of the predecessor's public code: 400 slots, the last 5 in sight."""
+    return Scenario(energy_price=0.0025, horizon=400, history=5, discount=0.95, silos=PAPER_SILOS)
+
+
+PRESETS: MappingProxyType[str, Callable[[], Scenario]] = MappingProxyType(
+    {
+        "paper": _paper,
+        "dilemma": _dilemma,
+        "literal": _literal,
+        "percent": _percent,
+        "per-thousand": _per_thousand,
+        "lineage": _lineage,
+    }
+)
+
+
+def preset(name: str) -> Scenario:
+    """Look up a preset by name."""
+    if name not in PRESETS:
+        raise PotluckError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
+    return PRESETS[name]()

@@ -1,0 +1,84 @@
+"""A solved game as one page that can be sent to someone: numbers, pictures and the scenario they belong to."""
+
+import base64
+import json
+from html import escape
+from pathlib import Path
+
+from potluck.scenario import Scenario, render
+from potluck.studies.figures import draw_game
+from potluck.studies.stage import Solution, Sweep, plain
+
+__all__ = ["write_report"]
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Potluck: the game, solved</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222 }}
+table {{ border-collapse: collapse }}
+td, th {{ padding: .25rem .8rem; text-align: right; border-bottom: 1px solid #ddd }}
+img {{ max-width: 100% }} pre {{ background: #f6f6f4; padding: 1rem; overflow: auto }}
+</style>
+<h1>The game, solved</h1>
+<p>{summary}</p>
+<img alt="contributions, payoffs and welfare" src="data:image/png;base64,{picture}">
+<table>{rows}</table>
+<h2>The scenario</h2>
+<pre>{scenario}</pre>
+</html>
+"""
+
+
+def write_report(scenario: Scenario, solution: Solution, swept: Sweep | None, folder: Path) -> Path:
+    """Write `report.html` (self-contained), `game.png` and `game.json` into a folder; answers the page's path."""
+    picture = folder / "game.png"
+    draw_game(solution, swept, picture)
+    figures = plain(solution, swept)
+    (folder / "game.json").write_text(json.dumps(figures, indent=1) + "\n")
+    page = folder / "report.html"
+    page.write_text(
+        PAGE.format(
+            summary=escape(summary(solution, swept)),
+            picture=base64.b64encode(picture.read_bytes()).decode(),
+            rows=_rows(solution),
+            scenario=escape(render(scenario)),
+        )
+    )
+    return page
+
+
+def summary(solution: Solution, swept: Sweep | None) -> str:
+    """What a person would say of the result, in three sentences."""
+    none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
+    text = (
+        f"Left to themselves the silos bring {float(none.contributions.mean()):.0%} of their data and share "
+        f"{float(none.payoff.welfare):.1f} a slot; with redistribution they bring "
+        f"{float(reached.contributions.mean()):.0%} and share {float(reached.payoff.welfare):.1f}; a planner would "
+        f"reach {float(best.payoff.welfare):.1f}. Redistribution thus earns {float(solution.gain_share):.0%} "
+        f"of what there is to gain. "
+    )
+    if swept is None:
+        return text + f"The best uniform intensity is α* = {float(solution.intensity_star):.3g}."
+    return text + (
+        f"Over the sweep the best intensity is α = {float(swept.intensity[swept.best]):.3g} "
+        f"(α* = {float(solution.intensity_star):.3g})."
+    )
+
+
+def _rows(solution: Solution) -> str:
+    head = ("silo", "d, none", "d", "d, planner", "transfer", "payoff, none", "payoff", "payoff, planner")
+    columns = (
+        range(len(solution.equilibrium.contributions)),
+        solution.no_redistribution.contributions,
+        solution.equilibrium.contributions,
+        solution.optimum.contributions,
+        solution.equilibrium.payoff.transfer,
+        solution.no_redistribution.payoff.total,
+        solution.equilibrium.payoff.total,
+        solution.optimum.payoff.total,
+    )
+    lines = [f"<tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"]
+    for silo, *numbers in zip(*columns, strict=True):
+        cells = "".join(f"<td>{float(number):.4g}</td>" for number in numbers)
+        lines.append(f"<tr><td>{silo}</td>{cells}</tr>")
+    return "\n".join(lines)

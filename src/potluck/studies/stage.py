@@ -1,0 +1,239 @@
+"""The stage game of a scenario, solved: equilibria with and without redistribution, the planner, the sweep of α."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from potluck.economy import (
+    Payoff,
+    Rationality,
+    StageGame,
+    budget_residual,
+    dominant_intensity,
+    jain_index,
+    nash,
+    pigouvian_intensity,
+    planner,
+    price_of_anarchy,
+    rationality,
+    redistribution,
+    regrets,
+    settle,
+    welfare,
+    welfare_optimal_intensity,
+)
+from potluck.federation.curve import Sustained, curve
+from potluck.scenario import Scenario
+
+__all__ = ["Settled", "Solution", "Sweep", "plain", "plain_settled", "settled", "solve", "stage_game", "sweep"]
+
+
+class Play(eqx.Module):
+    """One joint contribution, and what may be said of it."""
+
+    contributions: Float[Array, " silos"]
+    payoff: Payoff
+    regrets: Float[Array, " silos"]
+    price_of_anarchy: Float[Array, ""]
+    jain_index: Float[Array, ""]
+    rationality: Rationality
+
+
+class Solution(eqx.Module):
+    """A stage game and everything that is solved about it."""
+
+    game: StageGame
+    equilibrium: Play
+    no_redistribution: Play
+    optimum: Play
+    intensity_star: Float[Array, ""]
+    pigouvian_intensity: Float[Array, ""]
+    dominant_intensity: Float[Array, ""]
+    budget_residual: Float[Array, ""]
+
+    @property
+    def gain_share(self) -> Float[Array, ""]:
+        """(W(equilibrium) − W(none)) / (W(planner) − W(none)): the share of the possible gain that is reached."""
+        none = self.no_redistribution.payoff.welfare
+        stake = self.optimum.payoff.welfare - none
+        # Below a billionth of the welfare there is nothing to gain but rounding.
+        real = stake > 1e-9 * jnp.abs(none)
+        return jnp.where(real, (self.equilibrium.payoff.welfare - none) / jnp.where(real, stake, 1.0), 1.0)
+
+
+class Settled(eqx.Module):
+    """A play of one's own, settled: the parts of each payoff, and what each silo could gain by deviating alone."""
+
+    contributions: Float[Array, " silos"]
+    precision: Float[Array, ""]
+    payoff: Payoff
+    regrets: Float[Array, " silos"]
+
+
+class Sweep(eqx.Module):
+    """Equilibria over a range of uniform intensities."""
+
+    intensity: Float[Array, " points"]
+    contributions: Float[Array, "points silos"]
+    payoffs: Float[Array, "points silos"]
+    welfare: Float[Array, " points"]
+
+    @property
+    def best(self) -> int:
+        """The point of highest welfare; the smallest intensity where several are equal but for rounding."""
+        top = self.welfare.max()
+        return int(jnp.argmax(self.welfare >= top - 1e-9 * jnp.abs(top)))
+
+
+def stage_game(scenario: Scenario) -> StageGame:
+    """The slot that a scenario repeats, on the static curve of sustained contribution, at intensity α0."""
+    terms = scenario.draw(jax.random.key(scenario.seed))
+    return StageGame(
+        terms=terms,
+        energy_price=jnp.asarray(scenario.energy_price, dtype=float),
+        redistribution=redistribution(scenario),
+        precision=Sustained(curve(scenario.precision), terms.samples, scenario.horizon),
+    )
+
+
+@eqx.filter_jit
+def solve(game: StageGame) -> Solution:
+    """Solve the game at its own intensity, at none, and for the planner."""
+    intensity = game.redistribution.intensity
+    intensities = jnp.stack([intensity, jnp.zeros_like(intensity), intensity])
+    equilibrium, without = jax.vmap(lambda at: nash(game.at(at)))(intensities[:2])
+    optimum = planner(game)
+
+    def play(intensity: Float[Array, "..."], contributions: Float[Array, " silos"]) -> Play:
+        at = game.at(intensity)
+        settled = settle(at, contributions)
+        return Play(
+            contributions=contributions,
+            payoff=settled,
+            regrets=regrets(at, contributions),
+            price_of_anarchy=price_of_anarchy(at, contributions, optimum),
+            jain_index=jain_index(settled.total),
+            rationality=rationality(at, contributions, without),
+        )
+
+    plays = jax.vmap(play)(intensities, jnp.stack([equilibrium, without, optimum]))
+    reached, unpaid, planned = (jax.tree.map(lambda leaf, row=row: leaf[row], plays) for row in range(3))
+    return Solution(
+        game=game,
+        equilibrium=reached,
+        no_redistribution=unpaid,
+        optimum=planned,
+        intensity_star=welfare_optimal_intensity(game),
+        pigouvian_intensity=pigouvian_intensity(game, optimum),
+        dominant_intensity=dominant_intensity(game),
+        budget_residual=budget_residual(game, equilibrium),
+    )
+
+
+@eqx.filter_jit
+def settled(game: StageGame, contributions: Float[Array, " silos"]) -> Settled:
+    """Settle one joint contribution."""
+    return Settled(
+        contributions, game.precision(contributions), settle(game, contributions), regrets(game, contributions)
+    )
+
+
+@eqx.filter_jit
+def sweep(game: StageGame, intensities: Float[Array, " points"]) -> Sweep:
+    """Solve the game at every intensity, side by side."""
+
+    def point(intensity: Float[Array, ""]) -> Sweep:
+        at = game.at(intensity)
+        contributions = nash(at)
+        return Sweep(intensity, contributions, settle(at, contributions).total, welfare(at, contributions))
+
+    swept: Sweep = jax.vmap(point)(intensities)
+    return swept
+
+
+def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:
+    """The solution as JSON-ready values. `no_redistribution` carries the same keys as the whole."""
+
+    def figures(play: Play) -> dict[str, Any]:
+        return {
+            "nash": play.contributions,
+            "payoffs": play.payoff.total,
+            "welfare": play.payoff.welfare,
+            "nash_conv": play.regrets.sum(),
+            "regrets": play.regrets,
+            "planner": solution.optimum.contributions,
+            "planner_welfare": solution.optimum.payoff.welfare,
+            "price_of_anarchy": play.price_of_anarchy,
+            "intensity_star": solution.intensity_star,
+            "jain_index": play.jain_index,
+            "rationality": {
+                "leaving": play.rationality.leaving,
+                "alone": play.rationality.alone,
+                "no_redistribution": play.rationality.no_redistribution,
+            },
+        }
+
+    rows = [] if swept is None else [_row(swept, point) for point in range(len(swept.intensity))]
+    values: dict[str, Any] = _values(
+        figures(solution.equilibrium)
+        | {
+            "intensity": solution.game.redistribution.intensity,
+            "transfers": solution.equilibrium.payoff.transfer,
+            "gain_share": solution.gain_share,
+            "pigouvian_intensity": solution.pigouvian_intensity,
+            "dominant_intensity": solution.dominant_intensity,
+            "budget_residual": solution.budget_residual,
+            "no_redistribution": figures(solution.no_redistribution),
+            "sweep": rows,
+            "sweep_best": None if swept is None else rows[swept.best],
+        }
+    )
+    return values
+
+
+def plain_settled(play: Settled) -> dict[str, Any]:
+    """A settled play as JSON-ready values."""
+    parts = play.payoff
+    values: dict[str, Any] = _values(
+        {
+            "contributions": play.contributions,
+            "precision": play.precision,
+            "revenue": parts.revenue,
+            "energy": parts.energy,
+            "communication": parts.communication,
+            "transfers": parts.transfer,
+            "payoffs": parts.total,
+            "welfare": parts.welfare,
+            "regrets": play.regrets,
+            "nash_conv": play.regrets.sum(),
+        }
+    )
+    return values
+
+
+def _row(swept: Sweep, point: int) -> dict[str, Any]:
+    return {
+        "intensity": swept.intensity[point],
+        "welfare": swept.welfare[point],
+        "mean_contribution": swept.contributions[point].mean(),
+        "nash": swept.contributions[point],
+        "payoffs": swept.payoffs[point],
+    }
+
+
+def _values(tree: Any) -> Any:
+    """Arrays as numbers and lists; what is not finite as null, which JSON can carry."""
+    if isinstance(tree, dict):
+        return {key: _values(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_values(value) for value in tree]
+    if tree is None:
+        return None
+    numbers = np.asarray(tree)
+    if numbers.ndim:
+        return [_values(entry) for entry in numbers]
+    return float(numbers) if np.isfinite(numbers) else None

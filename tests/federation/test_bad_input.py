@@ -1,0 +1,98 @@
+"""What cannot be trained is refused in one line, before anything is."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from potluck.errors import PotluckError
+from potluck.federation import build, check_contributions, load, run, run_games
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.0, 0.5], "4 silos need 4 numbers, got 2"),
+        ([1.0, 0.5, float("nan"), 0], "silo 2 gives nan; a share of its data is in"),
+        ([1.0, 0.5, 0, 1.01], "silo 3 gives 1.01"),
+        ([-0.1, 0.5, 0, 1], "silo 0 gives -0.1"),
+        ([float("inf"), 0.5, 0, 1], "silo 0 gives inf"),
+        (["a", "b", "c", "d"], "must be numbers"),
+        (0.5, "got a single number"),
+    ],
+)
+def test_contributions_are_checked(values: object, message: str) -> None:
+    with pytest.raises(PotluckError, match=message):
+        check_contributions(values, 4)  # type: ignore[arg-type]
+
+
+def test_runs_check_before_they_train() -> None:
+    fed = build("digits")
+    key = jax.random.key(0)
+    with pytest.raises(PotluckError, match="4 silos need 4 numbers"):
+        run(fed, np.ones(3), key, 5)
+    with pytest.raises(PotluckError, match="slots must be 1 or more, got 0"):
+        run(fed, np.ones(4), key, 0)
+    with pytest.raises(PotluckError, match="silo 1 gives 2"):
+        run_games(fed, np.array([[0.0, 2, 0, 0]]), jax.random.split(key, 1), 5)
+    with pytest.raises(PotluckError, match="1 games need 1 keys"):
+        run_games(fed, np.ones((1, 4)), jax.random.split(key, 2), 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": 351}, "4 silos ask for 1404 samples and the task has 1400"),
+        ({"samples": [100, 100]}, "2 sizes for 4 silos"),
+        ({"silos": 0}, "silos must be 1 or more, got 0"),
+        ({"silos": 5}, "5 silos ask for 1750"),
+        ({"batch": 0}, "batch must be 1 or more"),
+        ({"epochs": 0}, "epochs must be 1 or more"),
+        ({"learning_rate": -1.0}, "learning_rate must be positive"),
+        ({"learning_rate": float("nan")}, "learning_rate must be positive"),
+        ({"optimise": "lion"}, "'lion' is not one of sgd, momentum, adam"),
+        ({"proximal": -1.0}, "proximal must be 0 or more"),
+        ({"server_momentum": 1.0}, "server_momentum must be in"),
+        ({"dtype": "float8"}, "'float8' is not one of float32, bfloat16"),
+        ({"tests": 398}, "tests must be between 1 and the task's 397"),
+        ({"model": "cnn"}, "cnn needs images of 10 × 10"),
+        ({"partition_by": "natural"}, "natural needs a silo column"),
+        ({"task": "imagenet"}, "'imagenet' is not one of digits, fmnist, cifar10, folder:PATH.npz"),
+    ],
+)
+def test_settings_are_checked(options: dict[str, object], message: str) -> None:
+    with pytest.raises(PotluckError, match=message):
+        build(**{"task": "digits", **options})  # type: ignore[arg-type]
+
+
+def test_a_users_file_is_checked(tmp_path: Path) -> None:
+    def refused(message: str, **arrays: np.ndarray) -> None:
+        path = tmp_path / "mine.npz"
+        np.savez(path, **arrays)
+        with pytest.raises(PotluckError, match=message):
+            load(f"folder:{path}")
+
+    x, y = np.zeros((20, 4)), np.zeros(20, int)
+    refused("has no y; it has X", X=x)
+    refused(r"y must have shape \(20,\), got \(3,\)", X=x, y=y[:3])
+    refused(r"silo must have shape \(20,\)", X=x, y=y, silo=y[:2])
+    refused("has 9 samples; 10 or more", X=x[:9], y=y[:9])
+    refused("NaN or infinite", X=x * np.nan, y=y)
+    refused("X must hold numbers", X=np.zeros(20), y=y)
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(PotluckError, match="is not a readable .npz"):
+        load(f"folder:{tmp_path / 'text.npz'}")
+    with pytest.raises(PotluckError, match="does not exist"):
+        load("folder:/nowhere.npz")
+    with pytest.raises(PotluckError, match="folder needs a file"):
+        load("folder")
+
+
+def test_a_users_own_silos_train(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    np.savez(tmp_path / "mine.npz", X=rng.normal(size=(300, 5)) + 3 * y[:, None], y=y, silo=np.repeat(["a", "b", "c"], 100))
+    fed = build(f"folder:{tmp_path / 'mine.npz'}", silos=3, partition_by="natural", batch=10)
+    assert int(fed.silos.pool.sum()) == 240
+    assert run(fed, np.ones(3), jax.random.key(0), 10).precision[-1] > 0.9

@@ -1,0 +1,205 @@
+"""The engine against FedAvg written a second time, and the properties every slot must have."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from potluck.federation import FedAvg, build, run, run_games, samples_of, spread
+from potluck.federation.dynamics import Static, Window
+from potluck.federation.fedavg import Global
+from potluck.federation.models import CNN, kernel, patches
+from tests.federation import reference
+from tests.federation.conftest import pictures
+
+UNEQUAL = jnp.array([1.0, 0.37, 0.0, 0.1])
+
+
+def leaves(tree: object) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def same_bits(a: object, b: object) -> None:
+    for left, right in zip(leaves(a), leaves(b), strict=True):
+        assert_array_equal(left, right)
+
+
+def visits(fed: FedAvg, contributions: jax.Array, key: jax.Array, window: Window) -> list[list[np.ndarray]]:
+    samples = samples_of(contributions, window.size)
+    orders = []
+    for n, count in enumerate(samples):
+        silo, local = (jax.tree.map(lambda a, n=n: a[n], tree) for tree in (fed.silos, window))
+        drawn = np.asarray(fed.draw(silo, count, jax.random.fold_in(key, n), local))
+        orders.append([order[: int(count)] for order in drawn])
+    return orders
+
+
+def check_against_reference(
+    fed: FedAvg,
+    images: np.ndarray,
+    gradient: reference.Gradient,
+    unpack: Callable[[Any], list[np.ndarray]],
+    tolerance: float,
+) -> None:
+    """Five rounds by both, contributions unequal and changing."""
+    labels = np.asarray(fed.silos.labels)
+    silos = [((images[n].astype(float) - fed.centre) / fed.spread, labels[n]) for n in range(len(labels))]
+    model = fed.init_model(jax.random.key(1))
+    start = expected = [w.astype(float) for w in unpack(model.weights)]
+    window = Static().init(fed.silos.pool, jax.random.key(0))
+    slot_of = eqx.filter_jit(fed.round)
+    for slot in range(5):
+        key = jax.random.key(100 + slot)
+        contributions = jnp.roll(UNEQUAL, slot)
+        order = visits(fed, contributions, key, window)
+        rate = fed.optimiser.rate  # type: ignore[attr-defined]
+        expected = reference.fedavg_round(expected, silos, order, gradient, rate, fed.batch, fed.proximal)
+        model, _ = slot_of(model, contributions, key)
+    for ours, theirs, before in zip(unpack(model.weights), expected, start, strict=True):
+        assert_allclose(ours, theirs, atol=tolerance, rtol=0)
+        assert np.abs(theirs - before).max() > 100 * tolerance  # there was something to get wrong
+
+
+@pytest.mark.parametrize(("epochs", "proximal"), [(1, 0.0), (2, 0.5)])
+def test_mlp_agrees_with_float64_numpy_after_five_rounds_of_unequal_contributions(epochs: int, proximal: float) -> None:
+    fed = build("digits", epochs=epochs, proximal=proximal, seed=3)
+    check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, leaves, 1e-5)
+
+
+def test_cnn_agrees_with_a_direct_convolution_after_five_rounds() -> None:
+    data = pictures(samples=240, side=16, channels=3)
+    fed = build(data, model="cnn", channels=(4, 6), samples=40, batch=15)
+    # The silos hold patches; the reference convolves the images they were cut from.
+    images = recover(np.asarray(fed.silos.features), data.images)
+
+    def unpack(model: CNN) -> list[np.ndarray]:
+        kernels = [part for layer in (model.first, model.second) for part in (kernel(layer), layer.bias)]
+        return [np.asarray(part) for part in (*kernels, model.head.weight, model.head.bias)]
+
+    check_against_reference(fed, images, reference.cnn_gradient, unpack, 1e-4)
+
+
+def recover(stored: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Find each stored sample's image by its corner patch."""
+    corners = {patches(image)[0, 0].tobytes(): image for image in images}
+    return np.stack([[corners[sample[0, 0].tobytes()] for sample in silo] for silo in stored])
+
+
+def test_same_seed_same_bits() -> None:
+    fed = build("digits", changing="redraw")
+    first, second = (run(fed, np.asarray(UNEQUAL), jax.random.key(5), 4) for _ in range(2))
+    same_bits(first, second)
+    other = run(fed, np.asarray(UNEQUAL), jax.random.key(6), 4)
+    assert not np.array_equal(first.precision, other.precision)
+
+
+def test_nobody_contributes_and_the_model_stays_as_it_is() -> None:
+    for options in ({}, {"server_momentum": 0.9}, {"optimise": "adam", "proximal": 0.1}):
+        fed = build("digits", **options)  # type: ignore[arg-type]
+        model = fed.init_model(jax.random.key(0))
+        model, _ = eqx.filter_jit(fed.round)(model, jnp.ones(4), jax.random.key(1))
+        after, _ = eqx.filter_jit(fed.round)(model, jnp.zeros(4), jax.random.key(2))
+        same_bits(model, after)
+
+
+def test_one_sample_is_enough_to_take_part() -> None:
+    fed = build("digits")
+    model = fed.init_model(jax.random.key(0))
+    after, _ = eqx.filter_jit(fed.round)(model, jnp.array([1 / 350, 0.0, 0.0, 0.0]), jax.random.key(1))
+    assert not np.array_equal(leaves(model)[0], leaves(after)[0])
+    assert_array_equal(samples_of(jnp.array([1e-6, 0.0, 0.5, 1.0]), jnp.full(4, 350)), [1, 0, 175, 350])
+
+
+def test_who_contributes_nothing_has_no_say() -> None:
+    fed = build("digits")
+    model = fed.init_model(jax.random.key(0))
+    alone = jnp.array([0.0, 1.0, 0.0, 0.0])
+    after, _ = eqx.filter_jit(fed.round)(model, alone, jax.random.key(1))
+    silo = jax.tree.map(lambda a: a[1], fed.silos)
+    local = eqx.filter_jit(fed.local_update)(model.weights, silo, jnp.array(350), jax.random.fold_in(jax.random.key(1), 1))
+    for ours, theirs in zip(leaves(after.weights), leaves(local), strict=True):
+        assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimise", ["sgd", "momentum", "adam"])
+def test_a_silo_that_runs_out_of_batches_waits_unchanged(optimise: str) -> None:
+    """Beside a silo with 14 steps, one with a single step ends where it would have ended alone."""
+    fed = build("digits", optimise=optimise, learning_rate=0.01, proximal=0.2)
+    weights = fed.init_model(jax.random.key(0)).weights
+    keys = jax.random.split(jax.random.key(1), 4)
+    samples = jnp.array([350, 7, 0, 40])
+    together = eqx.filter_jit(eqx.filter_vmap(fed.local_update, in_axes=(None, 0, 0, 0)))(weights, fed.silos, samples, keys)
+    for n in range(4):
+        silo = jax.tree.map(lambda a, n=n: a[n], fed.silos)
+        alone = eqx.filter_jit(fed.local_update)(weights, silo, samples[n], keys[n])
+        for ours, theirs in zip(leaves(together), leaves(alone), strict=True):
+            assert_allclose(ours[n], theirs, atol=2e-6)
+
+
+def test_games_side_by_side_are_the_games_one_by_one() -> None:
+    fed = build("digits", changing="stream")
+    keys = jax.random.split(jax.random.key(0), 3)
+    plans = np.array([[1, 1, 1, 1], [0.5, 0.1, 0, 0], [0, 0, 0, 0]], np.float32)
+    together = run_games(fed, plans, keys, 5)
+    for game in range(3):
+        alone = run(fed, plans[game], keys[game], 5)
+        # Rounding may differ between batched and single products; a sample in 397 may tip over.
+        assert_allclose(together.precision[game], alone.precision, atol=2.1 / 397)
+
+
+def test_spreading_silos_over_devices_changes_nothing() -> None:
+    assert len(jax.devices()) == 2  # set in conftest
+    fed = build("digits", changing="redraw")
+    whole, parts = fed, spread(fed)
+    state = whole.init(jax.random.key(0))
+    for slot in range(3):
+        key = jax.random.key(slot)
+        ours, precision = eqx.filter_jit(whole.train)(state, UNEQUAL, key)
+        theirs, same = eqx.filter_jit(parts.train)(state, UNEQUAL, key)
+        assert_allclose(precision, same, atol=1.1 / 397)
+        for a, b in zip(leaves(ours), leaves(theirs), strict=True):
+            assert_allclose(a, b, atol=1e-6)
+        state = ours
+
+
+def test_server_momentum_by_hand() -> None:
+    plain, heavy = build("digits"), build("digits", server_momentum=0.5)
+    key = jax.random.key(3)
+    start = heavy.init_model(key)
+    first, _ = eqx.filter_jit(heavy.round)(start, jnp.ones(4), jax.random.key(1))
+    second, _ = eqx.filter_jit(heavy.round)(first, jnp.ones(4), jax.random.key(2))
+    mean, _ = eqx.filter_jit(plain.round)(Global(first.weights, None), jnp.ones(4), jax.random.key(2))
+    for w0, w1, w2, m in zip(*map(leaves, (start.weights, first.weights, second.weights, mean.weights)), strict=True):
+        assert_allclose(w2, w1 + 0.5 * (w1 - w0) + (m - w1), atol=1e-6)
+
+
+def test_precision_is_the_share_of_held_out_samples_that_are_right() -> None:
+    fed = build("digits", tests=100)
+    weights = fed.init_model(jax.random.key(0)).weights
+    w1, b1, w2, b2 = (w.astype(float) for w in leaves(weights))
+    x = (np.asarray(fed.test.features).astype(float) - fed.centre) / fed.spread
+    guess = (np.maximum(x @ w1 + b1, 0) @ w2 + b2).argmax(axis=1)
+    assert_allclose(fed.precision(weights), np.mean(guess == np.asarray(fed.test.labels)), atol=1e-7)
+
+
+@pytest.mark.parametrize("model", ["logistic", "mlp"])
+@pytest.mark.parametrize("optimise", ["sgd", "momentum", "adam"])
+def test_every_model_and_optimiser_learns_the_digits(model: str, optimise: str) -> None:
+    rate = {"sgd": 0.05, "momentum": 0.01, "adam": 0.003}[optimise]
+    fed = build("digits", model=model, optimise=optimise, learning_rate=rate)
+    trace = run(fed, np.ones(4), jax.random.key(0), 20)
+    assert trace.initial < 0.3
+    assert trace.precision[-1] > 0.9
+
+
+def test_bfloat16_learns_nearly_as_well() -> None:
+    exact, short = (
+        run(build("digits", dtype=dtype), np.ones(4), jax.random.key(0), 20).precision[-1]
+        for dtype in ("float32", "bfloat16")
+    )
+    assert abs(exact - short) < 0.03

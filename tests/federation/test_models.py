@@ -1,0 +1,74 @@
+"""A convolution as a matrix product is a convolution."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from potluck.errors import PotluckError
+from potluck.federation.models import CNN, Dense, architecture, kernel, patches
+from tests.federation import reference
+
+
+def direct(image: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    return jax.lax.conv_general_dilated(
+        image[None], kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"), precision="highest"
+    )[0]
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (13, 10), (15, 15)])
+def test_im2col_and_its_gradients_match_direct_convolution(shape: tuple[int, int]) -> None:
+    keys = jax.random.split(jax.random.key(0), 3)
+    image = jax.random.normal(keys[0], (*shape, 3))
+    weight = jax.random.normal(keys[1], (48, 4)) / 4
+
+    def by_product(image: jax.Array, weight: jax.Array) -> jax.Array:
+        return patches(image) @ weight
+
+    def directly(image: jax.Array, weight: jax.Array) -> jax.Array:
+        return direct(image, kernel(Dense(weight, jnp.zeros(4))), 2)
+
+    ours, theirs = by_product(image, weight), directly(image, weight)
+    assert_allclose(ours, theirs, atol=1e-5)
+    cotangent = jax.random.normal(keys[2], ours.shape)
+    mine, other = (jax.vjp(form, image, weight)[1](cotangent) for form in (by_product, directly))
+    for a, b in zip(mine, other, strict=True):
+        assert_allclose(a, b, atol=1e-5, rtol=1e-5)
+
+
+def test_gradients_match_a_convolution_written_with_loops() -> None:
+    rng = np.random.default_rng(0)
+    image, weight = rng.normal(size=(1, 11, 12, 2)), rng.normal(size=(32, 3)) / 5
+    error = rng.normal(size=(1, 4, 5, 3))
+    to_image, to_kernel, _ = reference.convolve_back(image, np.asarray(kernel(Dense(weight, error))), error, 2)  # type: ignore[arg-type]
+    _, pullback = jax.vjp(lambda i, w: patches(i) @ w, jnp.float32(image[0]), jnp.float32(weight))
+    ours = pullback(jnp.float32(error[0]))
+    assert_allclose(ours[0], to_image[0], atol=1e-5)
+    assert_allclose(kernel(Dense(ours[1], jnp.zeros(3))), to_kernel, atol=1e-5)
+
+
+def test_features_of_the_cnn_are_the_patches_of_each_image() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (50, 13, 14, 2)).astype(np.uint8)
+    shape = architecture("cnn", (13, 14, 2), 10)
+    features = shape.features(images)
+    for n in (0, 1, 49):
+        assert_array_equal(features[n], patches(images[n]))  # type: ignore[arg-type]
+
+
+def test_cnn_computes_what_its_layers_say() -> None:
+    shape = architecture("cnn", (16, 16, 1), 7, channels=(3, 4))
+    model = shape.init(jax.random.key(0))
+    assert isinstance(model, CNN)
+    image = np.random.default_rng(0).normal(size=(16, 16, 1))
+    first = np.maximum(reference.convolve(image[None], np.asarray(kernel(model.first)), np.zeros(3), 2), 0)
+    second = np.maximum(reference.convolve(first, np.asarray(kernel(model.second)), np.zeros(4), 2), 0)
+    expected = second.reshape(-1) @ np.asarray(model.head.weight)
+    assert_allclose(model(patches(jnp.float32(image))), expected, atol=1e-5)
+
+
+def test_a_model_that_does_not_fit_says_so() -> None:
+    with pytest.raises(PotluckError, match="cnn needs images of 10 × 10"):
+        architecture("cnn", (8, 8, 1), 10)
+    with pytest.raises(PotluckError, match="'transformer' is not one of logistic, mlp, cnn"):
+        architecture("transformer", (8, 8, 1), 10)
