@@ -16,7 +16,7 @@ def softmax_error(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     error = shifted / shifted.sum(axis=1, keepdims=True)
     error[np.arange(len(labels)), labels] -= 1
-    return error / len(labels)
+    return np.asarray(error / len(labels))
 
 
 def mlp_gradient(weights: Weights, x: np.ndarray, y: np.ndarray) -> Weights:
@@ -56,7 +56,7 @@ def convolve_back(
 
 
 def cnn_gradient(weights: Weights, x: np.ndarray, y: np.ndarray, stride: int = 2) -> Weights:
-    """Backpropagation through two direct convolutions with rectifiers and a dense layer; kernels are (k, k, in, out)."""
+    """Backpropagation through two direct convolutions and a dense layer; kernels are (k, k, in, out)."""
     k1, b1, k2, b2, w3, b3 = weights
     first = np.maximum(convolve(x, k1, b1, stride), 0)
     second = np.maximum(convolve(first, k2, b2, stride), 0)

@@ -35,9 +35,7 @@ def test_a_stream_drops_its_oldest_samples_for_new_ones() -> None:
     rule = Stream(window=100, arrivals=30)
     window = rule.init(POOL, jax.random.key(0))
     after = rule.step(window, POOL, jax.random.key(1))
-    before, now = (
-        {(int(w.start[0]) + i) % 3000 for i in range(int(w.size[0]))} for w in (window, after)
-    )
+    before, now = ({(int(w.start[0]) + i) % 3000 for i in range(int(w.size[0]))} for w in (window, after))
     assert len(before & now) == 70
     assert_array_equal(after.size, [100, 100, 100, 10])
 

@@ -100,7 +100,7 @@ def test_same_seed_same_bits() -> None:
 
 def test_nobody_contributes_and_the_model_stays_as_it_is() -> None:
     for options in ({}, {"server_momentum": 0.9}, {"optimise": "adam", "proximal": 0.1}):
-        fed = build("digits", **options)  # type: ignore[arg-type]
+        fed = build("digits", **options)
         model = fed.init_model(jax.random.key(0))
         model, _ = eqx.filter_jit(fed.round)(model, jnp.ones(4), jax.random.key(1))
         after, _ = eqx.filter_jit(fed.round)(model, jnp.zeros(4), jax.random.key(2))
@@ -121,7 +121,9 @@ def test_who_contributes_nothing_has_no_say() -> None:
     alone = jnp.array([0.0, 1.0, 0.0, 0.0])
     after, _ = eqx.filter_jit(fed.round)(model, alone, jax.random.key(1))
     silo = jax.tree.map(lambda a: a[1], fed.silos)
-    local = eqx.filter_jit(fed.local_update)(model.weights, silo, jnp.array(350), jax.random.fold_in(jax.random.key(1), 1))
+    local = eqx.filter_jit(fed.local_update)(
+        model.weights, silo, jnp.array(350), jax.random.fold_in(jax.random.key(1), 1)
+    )
     for ours, theirs in zip(leaves(after.weights), leaves(local), strict=True):
         assert_allclose(ours, theirs, atol=1e-6)
 
@@ -133,7 +135,9 @@ def test_a_silo_that_runs_out_of_batches_waits_unchanged(optimise: str) -> None:
     weights = fed.init_model(jax.random.key(0)).weights
     keys = jax.random.split(jax.random.key(1), 4)
     samples = jnp.array([350, 7, 0, 40])
-    together = eqx.filter_jit(eqx.filter_vmap(fed.local_update, in_axes=(None, 0, 0, 0)))(weights, fed.silos, samples, keys)
+    together = eqx.filter_jit(eqx.filter_vmap(fed.local_update, in_axes=(None, 0, 0, 0)))(
+        weights, fed.silos, samples, keys
+    )
     for n in range(4):
         silo = jax.tree.map(lambda a, n=n: a[n], fed.silos)
         alone = eqx.filter_jit(fed.local_update)(weights, silo, samples[n], keys[n])

@@ -53,7 +53,7 @@ def test_features_of_the_cnn_are_the_patches_of_each_image() -> None:
     shape = architecture("cnn", (13, 14, 2), 10)
     features = shape.features(images)
     for n in (0, 1, 49):
-        assert_array_equal(features[n], patches(images[n]))  # type: ignore[arg-type]
+        assert_array_equal(features[n], patches(images[n]))
 
 
 def test_cnn_computes_what_its_layers_say() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import bench, game, scenario
+from potluck.cli import bench, data, federation, game, scenario
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ app = typer.Typer(
 app.command("game")(game.game)
 app.add_typer(bench.commands, name="bench")
 app.add_typer(scenario.commands, name="scenario")
+app.add_typer(data.commands, name="data")
+app.add_typer(federation.commands, name="federation")
 
 
 def _version(wanted: bool) -> None:

@@ -3,7 +3,7 @@
 from potluck.federation.build import build, check_contributions
 from potluck.federation.data import TASKS, Dataset, Task
 from potluck.federation.fedavg import FedAvg, Global, Silo, State, samples_of
-from potluck.federation.fetch import fetch, load
+from potluck.federation.fetching import fetch, load
 from potluck.federation.runs import Trace, run, run_games, spread, use_cores
 from potluck.federation.source import PrecisionSource
 

@@ -11,7 +11,7 @@ from potluck.errors import PotluckError
 from potluck.federation.data import TASKS, Dataset
 from potluck.federation.dynamics import Dynamics, dynamics
 from potluck.federation.fedavg import FedAvg, Silo, TestSet
-from potluck.federation.fetch import load
+from potluck.federation.fetching import load
 from potluck.federation.models import architecture
 from potluck.federation.optimisers import optimiser
 from potluck.federation.partition import partition
@@ -54,9 +54,7 @@ def build(
     changes = _dynamics(changing, samples or defaults.samples) if isinstance(changing, str) else changing
     sizes = local_sizes(data, silos, samples, partition_by)
     pools = [changes.pool(size, len(data.labels) // silos) for size in sizes]
-    shares = partition(
-        partition_by, data.labels, pools, concentration=concentration, silo=data.silo, seed=seed
-    )
+    shares = partition(partition_by, data.labels, pools, concentration=concentration, silo=data.silo, seed=seed)
     shape = architecture(model, data.shape, data.classes, hidden or defaults.hidden, channels)
     centre, spread = data.standard()
     held_out = slice(None) if tests is None else slice(tests)
@@ -86,9 +84,7 @@ def _dynamics(name: str, samples: int | Sequence[int]) -> Dynamics:
     return dynamics(name, mean=size, deviation=size / 40, window=size, arrivals=max(size // 20, 1))
 
 
-def local_sizes(
-    data: Dataset, silos: int, samples: int | Sequence[int] | None, partition_by: str
-) -> list[int]:
+def local_sizes(data: Dataset, silos: int, samples: int | Sequence[int] | None, partition_by: str) -> list[int]:
     """|D_n| for every silo: as given, else the task's default, else all that there is."""
     if silos < 1:
         raise PotluckError(f"silos must be 1 or more, got {silos}")
@@ -116,7 +112,7 @@ def stack(features: np.ndarray, labels: np.ndarray, shares: list[np.ndarray]) ->
         features=jnp.asarray(stacked),
         labels=jnp.asarray(classes),
         pool=jnp.asarray(sizes, jnp.int32),
-        identity=jnp.arange(len(shares)),
+        identity=jnp.arange(len(shares), dtype=jnp.int32),
     )
 
 

@@ -64,9 +64,30 @@ class Task:
 TASKS: Mapping[str, Task] = {
     task.name: task
     for task in (
-        Task("digits", "8 × 8 grey digits, 1,400 + 397, comes with scikit-learn", "5db59a17b80f910d07383636a6f10d82aaf89a640ba53f5536a2384d24cbb47a", 350, 32, 25),
-        Task("fmnist", "Fashion-MNIST, 28 × 28 grey, 60,000 + 10,000", "0a074df034ba52463844f9ca84a9998b589e4850fce83fd89dfdf9bcdb894610", 2000, 64, 50),
-        Task("cifar10", "CIFAR-10, 32 × 32 colour, 50,000 + 10,000", "324b1bc74fed0504b83e2520d5a05d96793ef4966b09e4d74341ca0d87a996bf", 2000, 64, 50),
+        Task(
+            "digits",
+            "8 × 8 grey digits, 1,400 + 397, comes with scikit-learn",
+            "5db59a17b80f910d07383636a6f10d82aaf89a640ba53f5536a2384d24cbb47a",
+            350,
+            32,
+            25,
+        ),
+        Task(
+            "fmnist",
+            "Fashion-MNIST, 28 × 28 grey, 60,000 + 10,000",
+            "0a074df034ba52463844f9ca84a9998b589e4850fce83fd89dfdf9bcdb894610",
+            2000,
+            64,
+            50,
+        ),
+        Task(
+            "cifar10",
+            "CIFAR-10, 32 × 32 colour, 50,000 + 10,000",
+            "324b1bc74fed0504b83e2520d5a05d96793ef4966b09e4d74341ca0d87a996bf",
+            2000,
+            64,
+            50,
+        ),
         Task("folder", "your own data: folder:PATH.npz with X, y and optionally silo", "", 0, 64, 50),
     )
 }
@@ -114,7 +135,7 @@ def assemble(name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
 def read_npz(name: str, path: Path) -> Dataset:
     """Read the task's arrays as the cache keeps them; a truncated or altered file is named."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in ARRAYS}
         return verified(assemble(name, arrays), str(path))
     except FileNotFoundError:
@@ -141,10 +162,12 @@ def read_user(path: Path, held_out: float = 0.2) -> Dataset:
     to 0 … 255.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
     except FileNotFoundError:
-        raise PotluckError(f"folder: {path} does not exist; give folder:PATH.npz with X, y and optionally silo") from None
+        raise PotluckError(
+            f"folder: {path} does not exist; give folder:PATH.npz with X, y and optionally silo"
+        ) from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as fault:
         raise PotluckError(f"folder: {path} is not a readable .npz ({fault}); write it with numpy.savez") from fault
     if missing := {"X", "y"} - arrays.keys():
@@ -161,7 +184,12 @@ def read_user(path: Path, held_out: float = 0.2) -> Dataset:
     test, train = np.split(order, [round(count * held_out)])
     labels = labels.astype(np.int32)
     return Dataset(
-        "folder", images[train], labels[train], images[test], labels[test], len(classes),
+        "folder",
+        images[train],
+        labels[train],
+        images[test],
+        labels[test],
+        len(classes),
         None if silo is None else silo[train],
     )
 

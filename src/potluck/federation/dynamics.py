@@ -84,7 +84,7 @@ class Redraw(eqx.Module):
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Draw once."""
         sizes, starts = jax.random.split(key)
-        drawn = self.mean + self.deviation * jax.random.normal(sizes, pool.shape)
+        drawn = self.mean + self.deviation * jax.random.normal(sizes, pool.shape, jnp.float32)
         size = jnp.clip(jnp.round(drawn).astype(pool.dtype), 1, jnp.minimum(pool, self.bound(2**30)))
         return Window(start=jax.random.randint(starts, pool.shape, 0, pool, pool.dtype), size=size)
 
@@ -111,7 +111,7 @@ class Stream(eqx.Module):
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Start at a random place of the pool."""
         start = jax.random.randint(key, pool.shape, 0, pool, pool.dtype)
-        return Window(start=start, size=jnp.minimum(self.window, pool))
+        return Window(start=start, size=jnp.minimum(jnp.asarray(self.window, pool.dtype), pool))
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Slide."""

@@ -76,10 +76,10 @@ def shuffled(key: PRNGKeyArray, count: Int[Array, ""], capacity: int) -> Int[Arr
     """
     place = jnp.arange(capacity, dtype=jnp.uint32)
     width = max(capacity - 1, 1).bit_length()
-    bits = jax.random.bits(key, (capacity,)) >> 1
+    bits = jax.random.bits(key, (capacity,), jnp.uint32) >> 1
     late = (place >= count).astype(jnp.uint32) << 31
     if width > 12:
-        return jnp.argsort(bits | late)
+        return jnp.argsort(bits | late).astype(jnp.int32)
     return (jnp.sort((bits >> width << width) | late | place) & ((1 << width) - 1)).astype(jnp.int32)
 
 
@@ -149,7 +149,7 @@ class FedAvg(eqx.Module):
             window = Window(start=jnp.zeros_like(silo.pool), size=silo.pool)
         orders = self.draw(silo, samples, key, window)
         steps = longest(-(-samples // self.batch))
-        within = jnp.arange(self.batch)
+        within = jnp.arange(self.batch, dtype=jnp.int32)
 
         def step(at: Int[Array, ""], carry: tuple[Model, PyTree]) -> tuple[Model, PyTree]:
             local, memory = carry
@@ -159,12 +159,13 @@ class FedAvg(eqx.Module):
             gradient = self.gradient(local, silo.features[rows], silo.labels[rows], taken)
             active = taken[0]
             if self.proximal:
-                pull = self.proximal * active
+                pull = self.proximal * active.astype(jnp.float32)
                 gradient = jax.tree.map(lambda g, w, w0: g + pull * (w - w0), gradient, local, weights)
             return self.optimiser.step(local, gradient, memory, active)
 
         carry = (weights, self.optimiser.init(weights))
-        return jax.lax.fori_loop(0, steps * self.epochs, step, carry)[0]
+        trained: Model = jax.lax.fori_loop(jnp.int32(0), steps * self.epochs, step, carry)[0]
+        return trained
 
     def draw(
         self, silo: Silo, samples: Int[Array, ""], key: PRNGKeyArray, window: Window
@@ -181,17 +182,22 @@ class FedAvg(eqx.Module):
         return jnp.pad(rows, ((0, 0), (0, -capacity % self.batch)))
 
     def gradient(
-        self, weights: Model, features: UInt8[Array, "batch ..."], labels: Int[Array, " batch"], taken: Bool[Array, " batch"]
+        self,
+        weights: Model,
+        features: UInt8[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        taken: Bool[Array, " batch"],
     ) -> Model:
         """∇ of the mean cross-entropy over the samples taken; zero when none is."""
-        weight = taken / jnp.maximum(taken.sum(), 1)
+        weight = taken.astype(jnp.float32) / jnp.maximum(taken.sum(), 1).astype(jnp.float32)
 
         def loss(model: Model) -> Float[Array, ""]:
             logits = self.logits(model, features)
             right = jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
             return jnp.sum(weight * (jax.nn.logsumexp(logits, axis=1) - right))
 
-        return jax.grad(loss)(weights)
+        slope: Model = jax.grad(loss)(weights)
+        return slope
 
     def logits(self, weights: Model, features: UInt8[Array, "batch ..."]) -> Float[Array, "batch classes"]:
         """Logits of a batch; uint8 becomes floating point here, on the device, as (pixel − centre) / spread."""
@@ -203,14 +209,16 @@ class FedAvg(eqx.Module):
         if self.axis is not None:
             locals_, samples = jax.lax.all_gather((locals_, samples), self.axis, tiled=True)
         total = samples.sum()
-        share = samples / jnp.maximum(total, 1)
+        share = samples.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
         mean = jax.tree.map(lambda w: jnp.tensordot(share, w, axes=1), locals_)
         if model.velocity is None:
             weights = jax.tree.map(lambda new, old: jnp.where(total > 0, new, old), mean, model.weights)
             return Global(weights=weights, velocity=None)
         velocity = jax.tree.map(
             lambda v, new, old: jnp.where(total > 0, self.server_momentum * v + new - old, v),
-            model.velocity, mean, model.weights,
+            model.velocity,
+            mean,
+            model.weights,
         )
         weights = jax.tree.map(lambda old, v: jnp.where(total > 0, old + v, old), model.weights, velocity)
         return Global(weights=weights, velocity=velocity)
@@ -220,4 +228,4 @@ class FedAvg(eqx.Module):
         right = jnp.sum(self.logits(weights, self.test.features).argmax(axis=1) == self.test.labels)
         if self.axis is not None:
             right = jax.lax.psum(right, self.axis)
-        return right / self.test.size
+        return right.astype(jnp.float32) / self.test.size

@@ -51,8 +51,8 @@ class Dense(eqx.Module):
 
 def dense(inputs: int, outputs: int, key: PRNGKeyArray, gain: float = 2.0) -> Dense:
     """Draw He-normal weights, W ~ N(0, gain / inputs), and zero biases."""
-    weight = jax.random.normal(key, (inputs, outputs)) * jnp.sqrt(gain / inputs)
-    return Dense(weight=weight, bias=jnp.zeros(outputs))
+    weight = jax.random.normal(key, (inputs, outputs), jnp.float32) * (gain / inputs) ** 0.5
+    return Dense(weight=weight, bias=jnp.zeros(outputs, jnp.float32))
 
 
 class Perceptron(eqx.Module):
@@ -81,7 +81,9 @@ class PerceptronArchitecture(eqx.Module):
         layers = [dense(a, b, k, gain) for (a, b), k, gain in zip(pairs, keys, gains, strict=True)]
         return Perceptron(layers=tuple(layers))
 
-    def features(self, images: UInt8[np.ndarray, "samples height width channels"]) -> UInt8[np.ndarray, "samples inputs"]:
+    def features(
+        self, images: UInt8[np.ndarray, "samples height width channels"]
+    ) -> UInt8[np.ndarray, "samples inputs"]:
         """Return the pixels in a row."""
         return np.ascontiguousarray(images.reshape(len(images), -1))
 
@@ -139,7 +141,7 @@ class CNNArchitecture(eqx.Module):
 
     def features(self, images: UInt8[np.ndarray, "samples height width channels"]) -> UInt8[np.ndarray, "samples ..."]:
         """Return the first layer's patches: four times the bytes per sample, and no cutting in any training step."""
-        return np.stack([patches(image) for image in images])  # type: ignore[arg-type]
+        return np.stack([patches(image) for image in images])
 
 
 MODELS = ("logistic", "mlp", "cnn")

@@ -3,7 +3,7 @@
 Silos with fewer samples run out of mini-batches first: an idle step must leave weights and memory as they are.
 """
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import equinox as eqx
 import jax
@@ -14,17 +14,17 @@ from potluck.errors import PotluckError
 
 __all__ = ["OPTIMISERS", "SGD", "Adam", "Momentum", "Optimiser", "optimiser"]
 
-Weights = PyTree[Float[Array, "..."]]
+Weights: TypeAlias = PyTree[Float[Array, "..."]]
 
 
 class Optimiser(Protocol):
     """Local update rule; its memory starts afresh in every slot, since the global model has moved on."""
 
-    def init(self, weights: Weights) -> Any:  # noqa: ANN401
+    def init(self, weights: Weights) -> Any:
         """Memory before the first step."""
         ...
 
-    def step(self, weights: Weights, gradient: Weights, memory: Any, active: Bool[Array, ""]) -> tuple[Weights, Any]:  # noqa: ANN401
+    def step(self, weights: Weights, gradient: Weights, memory: Any, active: Bool[Array, ""]) -> tuple[Weights, Any]:
         """One step; when not active the gradient is zero and nothing may move."""
         ...
 
@@ -59,7 +59,7 @@ class Momentum(eqx.Module):
     ) -> tuple[Weights, Weights]:
         """One step."""
         velocity = jax.tree.map(lambda v, g: jnp.where(active, self.decay * v + g, v), memory, gradient)
-        return jax.tree.map(lambda w, v: w - self.rate * active * v, weights, velocity), velocity
+        return jax.tree.map(lambda w, v: w - jnp.where(active, self.rate * v, 0), weights, velocity), velocity
 
 
 class AdamMemory(eqx.Module):
@@ -81,13 +81,13 @@ class Adam(eqx.Module):
     def init(self, weights: Weights) -> AdamMemory:
         """Moments at zero."""
         zeros = jax.tree.map(jnp.zeros_like, weights)
-        return AdamMemory(mean=zeros, square=zeros, steps=jnp.zeros(()))
+        return AdamMemory(mean=zeros, square=zeros, steps=jnp.zeros((), jnp.float32))
 
     def step(
         self, weights: Weights, gradient: Weights, memory: AdamMemory, active: Bool[Array, ""]
     ) -> tuple[Weights, AdamMemory]:
         """One step."""
-        steps = memory.steps + active
+        steps = memory.steps + active.astype(jnp.float32)
         mean = jax.tree.map(lambda m, g: self.first * m + (1 - self.first) * g, memory.mean, gradient)
         square = jax.tree.map(lambda v, g: self.second * v + (1 - self.second) * g**2, memory.square, gradient)
         safe = jnp.maximum(steps, 1)
@@ -95,9 +95,12 @@ class Adam(eqx.Module):
         moved = jax.tree.map(
             lambda w, m, v: w - self.rate * scale * m / (jnp.sqrt(v) + self.epsilon), weights, mean, square
         )
-        keep = lambda new, old: jax.tree.map(lambda a, b: jnp.where(active, a, b), new, old)  # noqa: E731
         fresh = AdamMemory(mean=mean, square=square, steps=steps)
-        return keep(moved, weights), keep(fresh, memory)
+        return _where(active, moved, weights), _where(active, fresh, memory)
+
+
+def _where(condition: Bool[Array, ""], new: Weights, old: Weights) -> Weights:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 OPTIMISERS = {"sgd": SGD, "momentum": Momentum, "adam": Adam}
@@ -109,4 +112,4 @@ def optimiser(name: str, rate: float) -> Optimiser:
         raise PotluckError(f"optimiser: {name!r} is not one of {', '.join(OPTIMISERS)}")
     if not rate > 0:
         raise PotluckError(f"learning_rate must be positive, got {rate}")
-    return OPTIMISERS[name](rate)  # type: ignore[abstract,no-any-return]
+    return OPTIMISERS[name](rate)  # type: ignore[no-any-return]

@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 15.0
 
 
 class UnavailableError(Exception):
-    """This way does not work here; the reason is for the list that people get when none does."""
+    """One way does not work here; the reason is for the list that people get when none does."""
 
 
 class Listener:
@@ -85,7 +85,7 @@ def from_download(name: str, scratch: Path, listener: Listener) -> Dataset:
 def download(address: str, target: Path, listener: Listener) -> None:
     """Stream an address into a file."""
     try:
-        with urllib.request.urlopen(address, timeout=PATIENCE_SECONDS) as answer, target.open("wb") as file:  # noqa: S310
+        with urllib.request.urlopen(address, timeout=PATIENCE_SECONDS) as answer, target.open("wb") as file:
             length = answer.headers.get("Content-Length")
             total, done = int(length) if length else None, 0
             while block := answer.read(CHUNK):

@@ -86,9 +86,7 @@ def _fill(
     return counts
 
 
-def natural(
-    silo: Int[np.ndarray, " samples"] | None, sizes: Sequence[int], rng: np.random.Generator
-) -> list[Indices]:
+def natural(silo: Int[np.ndarray, " samples"] | None, sizes: Sequence[int], rng: np.random.Generator) -> list[Indices]:
     """The split that the data came with; each silo gives `sizes[n]` of its own."""
     if silo is None:
         raise PotluckError("partition: natural needs a silo column, which only folder:PATH.npz can have")

@@ -4,6 +4,8 @@ XLA's CPU backend keeps small batched products on one core. A single game theref
 devices, many games are split game by game, and `use_cores` makes every core a device.
 """
 
+import contextlib
+import dataclasses
 import os
 
 import equinox as eqx
@@ -33,10 +35,8 @@ class Trace(eqx.Module):
 
 def use_cores(count: int | None = None) -> int:
     """Make every core of the CPU a device of its own; only possible before JAX has started. Returns the devices."""
-    try:
+    with contextlib.suppress(RuntimeError):  # JAX has started: what it has is what there is
         jax.config.update("jax_num_cpu_devices", count or os.cpu_count() or 1)
-    except RuntimeError:
-        pass  # JAX has started: what it has is what there is
     return len(jax.devices())
 
 
@@ -69,8 +69,7 @@ class Spread(eqx.Module):
         def round_(
             silos: Silo, test: TestSet, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray
         ) -> tuple[Global, Float[Array, ""]]:
-            local = eqx.tree_at(lambda f: (f.silos, f.test), fed, (silos, test))
-            here = FedAvg(**{**vars_of(local), "axis": AXIS})
+            here = dataclasses.replace(fed, silos=silos, test=test, axis=AXIS)
             return here.round(state.model, contributions, key, state.window)
 
         training, change = jax.random.split(key)
@@ -87,11 +86,6 @@ class Spread(eqx.Module):
         return State(model=model, window=window), precision
 
 
-def vars_of(module: eqx.Module) -> dict[str, object]:
-    """Return the module's fields by name."""
-    return {name: getattr(module, name) for name in module.__dataclass_fields__}
-
-
 def spread(fed: FedAvg) -> PrecisionSource:
     """Spread one game's silos over the devices, where there is more than one to spread them over."""
     mesh = mesh_over(fed.silos.labels.shape[0], AXIS)
@@ -105,7 +99,7 @@ def spread(fed: FedAvg) -> PrecisionSource:
         size=fed.test.size,
     )
     arrays = jax.device_put((fed.silos, test), place)
-    return Spread(fed=eqx.tree_at(lambda f: (f.silos, f.test), fed, arrays), mesh=mesh)
+    return Spread(fed=dataclasses.replace(fed, silos=arrays[0], test=arrays[1]), mesh=mesh)
 
 
 def run(
@@ -126,7 +120,8 @@ def run_games(
         raise PotluckError(f"keys: {len(plans)} games need {len(plans)} keys, got {keys.shape}")
     mesh = mesh_over(len(plans), "games")
     place = NamedSharding(mesh, P("games"))
-    return _run_games(fed, *jax.device_put((plans, keys), place), mesh)
+    plans, keys = jax.device_put((plans, keys), place)
+    return _run_games(fed, plans, keys, mesh)
 
 
 def _plan(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: int | None) -> np.ndarray:
@@ -138,9 +133,7 @@ def _plan(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: 
     return plan
 
 
-def trace(
-    source: PrecisionSource, fed: FedAvg, plan: Float[Array, "slots silos"], key: PRNGKeyArray
-) -> Trace:
+def trace(source: PrecisionSource, fed: FedAvg, plan: Float[Array, "slots silos"], key: PRNGKeyArray) -> Trace:
     """Scan one game's slots."""
     start, slots = jax.random.split(key)
     state = source.init(start)
@@ -154,13 +147,11 @@ _run = eqx.filter_jit(trace)
 
 
 @eqx.filter_jit
-def _run_games(
-    fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh
-) -> Trace:
+def _run_games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh) -> Trace:
     def games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray) -> Trace:
         return jax.vmap(lambda plan, key: trace(fed, fed, plan, key))(plans, keys)
 
     split = P("games")
-    return jax.shard_map(
-        games, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False
-    )(fed, plans, keys)
+    return jax.shard_map(games, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False)(
+        fed, plans, keys
+    )

@@ -13,13 +13,13 @@ class PrecisionSource(Protocol):
     One game, no batch axis; `vmap` over states, contributions and keys runs many side by side.
     """
 
-    def init(self, key: PRNGKeyArray) -> Any:  # noqa: ANN401
+    def init(self, key: PRNGKeyArray) -> Any:
         """State before the first slot."""
         ...
 
     def train(
         self,
-        state: Any,  # noqa: ANN401
+        state: Any,
         contributions: Float[Array, " silos"],
         key: PRNGKeyArray,
     ) -> tuple[Any, Float[Array, ""]]:

@@ -4,12 +4,12 @@ A fetch writes to a file of its own and renames it into place, so killing it at 
 leaves either no file or a whole one. Whatever a way yields is verified before it is kept.
 """
 
+import contextlib
 import os
 import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +77,9 @@ def fetch(name: str, listener: Listener | None = None) -> Dataset:
                 listener.say(f"{name}: from {way.description}")
                 keep(data)
             return data
-    raise PotluckError(f"{name} could not be fetched. Ways tried: " + "; ".join(f"({i}) {t}" for i, t in enumerate(tried, 1)))
+    raise PotluckError(
+        f"{name} could not be fetched. Ways tried: " + "; ".join(f"({i}) {t}" for i, t in enumerate(tried, 1))
+    )
 
 
 def _from_cache(name: str) -> Dataset:
@@ -107,7 +109,7 @@ def ways(name: str, listener: Listener) -> list[Way]:
     return found
 
 
-@contextmanager
+@contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
     """Yield a folder for downloads on the cache's disk, gone afterwards; those of killed fetches go after an hour."""
     root = cache_dir()
@@ -127,9 +129,9 @@ def _scratch() -> Iterator[Path]:
 def keep(data: Dataset) -> Path:
     """Write the data set into the cache in one step: a reader sees the old file or the new one, never half of it."""
     target = cached_path(data.name)
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as file:
             np.savez(file, **{key: getattr(data, key).astype(np.uint8) for key in ARRAYS})
             file.flush()
@@ -138,5 +140,6 @@ def keep(data: Dataset) -> Path:
     except OSError as fault:
         raise PotluckError(f"cache: {target} cannot be written ({fault.strerror}); set POTLUCK_CACHE") from fault
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
     return target

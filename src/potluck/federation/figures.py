@@ -1,0 +1,62 @@
+"""Pictures of what a federation reached."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from potluck.errors import PotluckError
+from potluck.federation.measure import Measured, Point
+
+__all__ = ["check_picture", "draw_curve", "draw_run"]
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a picture that could not be saved, before anything is trained for it."""
+    if path is None:
+        return
+    if path.suffix.lower() not in {".png", ".pdf", ".svg"}:
+        raise PotluckError(f"--plot must end in .png, .pdf or .svg, got {path}")
+    if not path.absolute().parent.is_dir():
+        raise PotluckError(f"--plot: the folder {path.absolute().parent} does not exist")
+
+
+def draw_run(initial: float, precision: Sequence[float], title: str, path: Path) -> None:
+    """Precision slot by slot."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(range(len(precision) + 1), [initial, *precision], marker=".")
+    axes.set(xlabel="slot", ylabel="precision P", title=title, ylim=(0, 1))
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
+
+
+def draw_curve(measured: Measured, title: str, path: Path) -> None:
+    """Precision against common contribution and against one silo's own, with intervals over seeds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    seeds = len(measured.common[0].precision)
+    for axes, points, label in (
+        (panels[0], measured.common, "common contribution d"),
+        (panels[1], measured.own, f"one silo's own contribution, the others at {measured.others:g}"),
+    ):
+        _band(axes, points, "final", "after the last slot")
+        _band(axes, points, "sustained", "mean over the game")
+        axes.set(xlabel=label)
+        axes.grid(alpha=0.3)
+    panels[0].set(ylabel="precision P")
+    panels[0].legend(loc="lower right")
+    figure.suptitle(f"{title} ({seeds} seeds, 95% bootstrap intervals)")
+    figure.savefig(path, dpi=150)
+
+
+def _band(axes: object, points: list[Point], quantity: str, label: str) -> None:
+    intervals = [getattr(point, quantity) for point in points]
+    place = [point.contribution for point in points]
+    means = np.array([i.mean for i in intervals])
+    errors = [means - [i.low for i in intervals], [i.high for i in intervals] - means]
+    axes.errorbar(place, means, yerr=errors, marker=".", capsize=3, label=label)  # type: ignore[attr-defined]

