@@ -1,14 +1,21 @@
 """The command line: one module per command group, heavy imports inside the commands."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.exceptions import TyperException
 
 from potluck import __version__
 from potluck.cli import bench, data, federation, game, scenario
 from potluck.errors import PotluckError
+
+if TYPE_CHECKING:
+    from typer.exceptions import TyperException
+else:
+    try:
+        from typer.exceptions import TyperException
+    except ModuleNotFoundError:  # the older typer that Flower asks for
+        from click import ClickException as TyperException
 
 __all__ = ["app", "main"]
 
@@ -20,12 +27,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-
-app.command("game")(game.game)
 app.add_typer(scenario.commands, name="scenario")
-app.add_typer(bench.commands, name="bench")
+app.command("game")(game.game)
 app.add_typer(data.commands, name="data")
 app.add_typer(federation.commands, name="federation")
+app.add_typer(bench.commands, name="bench")
 
 
 def _version(wanted: bool) -> None:

@@ -1,10 +1,18 @@
 """`potluck bench`: how fast this program is, here."""
 
 import json as jsonlib
+import tempfile
 from dataclasses import asdict
-from typing import Annotated
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from potluck.studies.benchmarks.federation import Row
 
 __all__ = ["commands"]
 
@@ -42,3 +50,82 @@ def economy(
     for row in rows:
         table.add_row(row.name, f"{row.seconds:.2f}", f"{row.limit:g}")
     Console().print(table)
+
+
+@commands.command()
+def federation(
+    peers: Annotated[bool, typer.Option("--peers", help="Run other engines beside ours, taking turns.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    r"""Time FedAvg rounds: MLP 784-64-10, 4 silos × 2,000 samples of Fashion-MNIST, batch 50, one epoch, 20 rounds.
+
+    Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
+    interpreter POTLUCK_PEERS_PYTHON names.
+    """
+    import sys
+
+    from rich.console import Console
+
+    from potluck.studies.benchmarks.federation import OURS, Contest, flops, prepare, race, sgemm_peak
+    from potluck.studies.benchmarks.peers import PEERS, run
+
+    contest = Contest()
+    engines: dict[str, Engine] = {"Potluck": partial(run, OURS, python=sys.executable)}
+    if peers:
+        engines |= {name: partial(run, peer) for name, peer in PEERS.items()}
+    with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("this machine's sgemm peak") as status:
+
+        def announced(name: str, engine: "Engine") -> "Engine":
+            def timed(data: Path) -> "Timing | Absent":
+                status.update(name)
+                return engine(data)
+
+            return timed
+
+        peak = sgemm_peak()
+        data = prepare(Path(folder) / "work.npz", contest)
+        turns = {name: announced(name, engine) for name, engine in engines.items()}
+        rows = race(turns, data, contest, peak=peak, repeats=repeats)
+    if json:
+        typer.echo(
+            jsonlib.dumps(
+                {
+                    "sgemm_gflops": peak / 1e9,
+                    "gflop_per_round": flops(contest) / 1e9,
+                    "rows": [asdict(row) for row in rows],
+                },
+                indent=2,
+            )
+        )
+    else:
+        _show(rows, peak, flops(contest))
+
+
+def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{rows[0].task}, {rows[0].model}, {rows[0].games} game")
+    for column in ("engine", "version", "device"):
+        table.add_column(column)
+    for column in ("rounds/s", "accuracy", "of sgemm peak"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        if row.rounds_per_second is None or row.accuracy is None or row.peak_share is None:
+            table.add_row(row.engine, "–")
+            continue
+        table.add_row(
+            row.engine,
+            row.version,
+            row.device,
+            f"{row.rounds_per_second:.1f}",
+            f"{row.accuracy:.3f}",
+            f"{row.peak_share:.0%}",
+        )
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row.note is not None:
+            console.print(f"{row.engine}: {row.note}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"A round is {operations / 1e9:.2f} Gflop; the fastest sgemm here does {peak / 1e9:.0f} Gflop/s.")

@@ -1,0 +1,68 @@
+"""The work every engine does, from the same arrays and the same initial weights, and the line it prints."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BATCH", "LEARNING_RATE", "ROUNDS", "WARM_UP", "Work", "report", "timed"]
+
+BATCH = 50
+LEARNING_RATE = 0.05
+ROUNDS = 20
+WARM_UP = 2
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Silos of pixels in [0, 1] with labels, a held-out test set, and the weights of x → relu(x·w1 + b1)·w2 + b2."""
+
+    x: Floats  # silo, sample, pixel
+    y: Labels  # silo, sample
+    x_test: Floats
+    y_test: Labels
+    w1: Floats  # pixel, hidden
+    b1: Floats
+    w2: Floats  # hidden, class
+    b2: Floats
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Work":
+        """Read what `federation.prepare` wrote; pixels become floats here, before any clock runs."""
+        with np.load(path) as file:
+            arrays: dict[str, NDArray[Any]] = dict(file)
+        return cls(
+            x=arrays["x_train"].astype(np.float32) / np.float32(255),
+            y=arrays["y_train"].astype(np.int64),
+            x_test=arrays["x_test"].astype(np.float32) / np.float32(255),
+            y_test=arrays["y_test"].astype(np.int64),
+            **{name: arrays[name].astype(np.float32) for name in ("w1", "b1", "w2", "b2")},
+        )
+
+
+def timed(play: Callable[[int], float]) -> tuple[float, float]:
+    """(rounds/s, accuracy) of `play(rounds)`, which starts from the initial weights each time it is called."""
+    play(WARM_UP)
+    start = perf_counter()
+    accuracy = play(ROUNDS)
+    return ROUNDS / (perf_counter() - start), accuracy
+
+
+def report(engine: str, version: str, rounds_per_second: float, accuracy: float, device: str = "cpu") -> None:
+    """Print the one line by which an engine answers."""
+    row = {
+        "engine": engine,
+        "rounds_per_second": rounds_per_second,
+        "accuracy": accuracy,
+        "version": version,
+        "device": device,
+    }
+    print(json.dumps(row), flush=True)
