@@ -2,7 +2,6 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-ORACLE := $(VENV)/.oracle
 
 .PHONY: demo test slow check bench clean
 
@@ -12,7 +11,7 @@ demo: $(READY)
 test: check
 	@$(BIN)/pytest -n 2 -m "not slow"
 
-slow: $(ORACLE)
+slow: $(READY)
 	@$(BIN)/pytest -n 2 -m slow
 
 check: $(READY)
@@ -20,16 +19,11 @@ check: $(READY)
 
 bench: $(READY)
 	@$(BIN)/potluck bench economy
+	@$(BIN)/potluck bench federation
 
 $(READY): pyproject.toml constraints.txt tools/venv.sh
 	@sh tools/venv.sh $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
-	@touch $@
-
-# The oracle is compiled from source: optimising it would only lengthen the wait.
-$(ORACLE): $(READY)
-	@echo "Building pygambit, the outside oracle (some minutes, once)"
-	@CFLAGS="-O1 -g0" $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 clean:

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -120,7 +121,7 @@ def rows(data: Path, works: list[str], games: list[int], dtypes: list[str]) -> I
                 begun = time.perf_counter()
                 trace = jax.block_until_ready(run_games(fed, contributions, keys, SLOTS))
                 first = time.perf_counter() - begun
-                seconds = best(lambda c=contributions, k=keys, f=fed: run_games(f, c, k, SLOTS))
+                seconds = best(partial(run_games, fed, contributions, keys, SLOTS))
                 row = Row(
                     engine="Potluck",
                     task=task,

@@ -35,7 +35,8 @@ def test_version() -> None:
 def test_help_teaches_by_example(words: tuple[str, ...]) -> None:
     answer = potluck(*words, "--help")
     assert answer.returncode == 0
-    assert "potluck " in answer.stdout
+    examples = [line for line in answer.stdout.splitlines() if "potluck " in line and "Usage" not in line]
+    assert examples
 
 
 def test_help_does_not_import_jax() -> None:
@@ -61,8 +62,20 @@ def test_game_draws_and_reports(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stderr
     assert "best" in answer.stdout
     assert "<svg" in (tmp_path / "g.svg").read_text()
-    assert "data:image/png;base64," in (tmp_path / "page" / "report.html").read_text()
+    assert "data:image/png;base64," in (tmp_path / "page" / "report.html").read_text(encoding="utf-8")
     assert len(json.loads((tmp_path / "page" / "game.json").read_text())["sweep"]) == 5
+
+
+def test_no_command_shows_help_and_nothing_else() -> None:
+    answer = potluck()
+    assert "Usage" in answer.stdout
+    assert answer.stderr == ""
+
+
+def test_the_report_names_the_intensity_that_was_solved(tmp_path: Path) -> None:
+    answer = potluck("game", "--preset", "dilemma", "--intensity", "40", "--report", "page", cwd=tmp_path)
+    assert "α = 40" in answer.stdout
+    assert "intensity = 40.0" in (tmp_path / "page" / "report.html").read_text(encoding="utf-8")
 
 
 def test_intensity_overrides_the_scenario() -> None:
@@ -76,6 +89,7 @@ def test_intensity_overrides_the_scenario() -> None:
         (("game", "--preset", "papre"), "preset must be one of paper, dilemma"),
         (("game", "--intensity", "-1"), "--intensity must be"),
         (("game", "--intensity", "nan"), "--intensity must be"),
+        (("game", "--intensity", "1e308"), "--intensity must be"),
         (("game", "--sweep", "0:16"), "--sweep must be FROM:TO:POINTS"),
         (("game", "--sweep", "5:1:3"), "--sweep must have 0 ≤ FROM < TO"),
         (("game", "--sweep", "0:16:999999999"), "--sweep must have"),
@@ -86,7 +100,8 @@ def test_intensity_overrides_the_scenario() -> None:
         (("game", "--plot", "picture.bmp"), "--plot must end in .png, .pdf or .svg"),
         (("game", "nowhere.toml"), "no such file"),
         (("game", "nowhere.toml", "--preset", "paper"), "exclude each other"),
-        (("scenario", "validate", "."), "is a directory"),
+        (("scenario", "validate", "."), "is a directory; name a scenario file"),
+        (("scenario", "validate", "/dev/zero"), "larger than 4 MB"),
         (("games",), "No such command"),
     ],
 )
@@ -101,7 +116,7 @@ def test_files_that_are_no_scenarios_are_refused(tmp_path: Path) -> None:
         large.truncate(50_000_000)
     assert "not UTF-8" in refused("game", "binary.toml", cwd=tmp_path)
     assert "not a TOML file" in refused("scenario", "show", "prose.toml", cwd=tmp_path)
-    assert "50.0 MB" in refused("scenario", "validate", "large.toml", cwd=tmp_path)
+    assert "larger than 4 MB" in refused("scenario", "validate", "large.toml", cwd=tmp_path)
 
 
 def test_a_full_disk_is_named_not_traced(tmp_path: Path) -> None:

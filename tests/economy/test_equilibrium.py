@@ -136,6 +136,12 @@ def test_presets_are_solved_to_the_last_digit(name: str) -> None:
     assert float(distance(game, found)) <= 1e-10 * float(jnp.abs(played_payoffs(game, found)).sum())
 
 
+def test_single_precision_games_are_solved_in_single_precision_whatever_the_default() -> None:
+    game = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), stage_game(preset("dilemma")))
+    assert solve(game).dtype == jnp.float32
+    assert answer_each_other(game, jnp.zeros(4, jnp.float32)).dtype == jnp.float32
+
+
 def test_equilibrium_in_single_precision_stays_close() -> None:
     with jax.enable_x64(False):
         game = stage_game(preset("dilemma"))

@@ -22,26 +22,26 @@ def silos(unit: float | None = None) -> StageGame:
     return StageGame(terms, jnp.array(0.0025), rule, lambda d: d.mean())
 
 
-PLAYED = jnp.array([0.5, 0.2, 0.2])
+PLAYED = np.array([0.5, 0.2, 0.2])
 
 
 def test_over_reporting_by_hand() -> None:
     # claims 0.9 for 0.5: 5·(N−1)·0.4 = 4; on samples of unit 1000 its data weighs double
-    assert_allclose(gain_from_over_reporting(silos(), PLAYED, 0, 0.9), 4.0)
-    assert_allclose(gain_from_over_reporting(silos(1000.0), PLAYED, 0, 0.9), 8.0)
+    assert_allclose(gain_from_over_reporting(silos(), jnp.asarray(PLAYED), 0, 0.9), 4.0)
+    assert_allclose(gain_from_over_reporting(silos(1000.0), jnp.asarray(PLAYED), 0, 0.9), 8.0)
 
 
 def test_shading_by_hand() -> None:
     # declares 1250 of 2000 and trains on the same 1000: d̂ = 0.8, so 5·2·0.3 = 3; samples do not care
-    assert_allclose(gain_from_shading(silos(), PLAYED, 0, 1250.0), 3.0)
-    assert_allclose(gain_from_shading(silos(1000.0), PLAYED, 0, 1250.0), 0.0, atol=1e-12)
+    assert_allclose(gain_from_shading(silos(), jnp.asarray(PLAYED), 0, 1250.0), 3.0)
+    assert_allclose(gain_from_shading(silos(1000.0), jnp.asarray(PLAYED), 0, 1250.0), 0.0, atol=1e-12)
 
 
 def test_splitting_by_hand() -> None:
     # r_0 = 5·2·0.3 = 3, three times over, less two more C: 2·3 − 2·0.5
-    assert_allclose(gain_from_splitting(silos(), PLAYED, 0, 3), 5.0)
+    assert_allclose(gain_from_splitting(silos(), jnp.asarray(PLAYED), 0, 3), 5.0)
     # b = (1, 0.2, 0.2): the two added identities forgo 5·0.2·2 each, less two more C
-    assert_allclose(gain_from_splitting(silos(1000.0), PLAYED, 0, 3), -2 * 2.0 - 1.0)
+    assert_allclose(gain_from_splitting(silos(1000.0), jnp.asarray(PLAYED), 0, 3), -2 * 2.0 - 1.0)
 
 
 @given(games(), st.data())

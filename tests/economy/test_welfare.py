@@ -96,8 +96,9 @@ def test_first_best_pairs_make_the_planners_optimum_an_equilibrium(game: StageGa
     best = plan(game)
     pairs = pairwise(game, best)
     paired = game.at(pairs.intensity)
-    assert_allclose(pairs.intensity, pairs.intensity.T, rtol=1e-14)
+    assert_allclose(pairs.intensity, pairs.intensity.T, rtol=1e-9, atol=1e-12)
     if len(best) > 2:
+        assert bool(pairs.needs_negative) == (float(pairs.intensity.min()) < 0)
         assert float(pairs.residual) <= 2e-6 * float(jnp.abs(pairs.intensity).max())
         assert float(distance(paired, best)) <= 1e-5 * float(jnp.abs(gain(paired, best)).sum())
 
@@ -114,6 +115,18 @@ def test_negative_pairs_are_needed_iff_one_subsidy_exceeds_all_others_together()
     assert bool(found.needs_negative)
     assert float(found.intensity.min()) < 0
     assert float(found.residual) < 1e-9
+
+
+@pytest.mark.parametrize("needed", [(3, 1.5, 1, 0.51), (3, 1.5, 1, 0.5001), (5, 2, 1, 1, 1.001), (3, 1, 1, 1)])
+def test_pairs_are_found_up_to_the_very_edge(needed: tuple[float, ...]) -> None:
+    # P linear and p = 1: t_n = (N − 1)·slope_n
+    slopes = jnp.asarray(needed) / (len(needed) - 1)
+    terms = Terms(*(jnp.ones(len(needed)) for _ in range(4)))
+    game = StageGame(terms, jnp.asarray(0.0), Redistribution(jnp.asarray(0.0)), lambda played: played @ slopes)
+    found = first_best(game, jnp.ones(len(needed)))
+    assert not bool(found.needs_negative)
+    assert float(found.intensity.min()) >= 0
+    assert_allclose(found.intensity.sum(axis=1), needed, rtol=1e-8)
 
 
 def test_two_silos_that_need_different_subsidies_cannot_both_be_served() -> None:

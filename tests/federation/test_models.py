@@ -1,13 +1,16 @@
+from collections.abc import Callable
+
 """A convolution as a matrix product is a convolution."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.errors import PotluckError
-from potluck.federation.models import CNN, Dense, architecture, kernel, patches
+from potluck.federation.models import CNN, Dense, architecture, convolve, kernel, patches
 from tests.federation import reference
 
 
@@ -72,3 +75,15 @@ def test_a_model_that_does_not_fit_says_so() -> None:
         architecture("cnn", (8, 8, 1), 10)
     with pytest.raises(PotluckError, match="'transformer' is not one of logistic, mlp, cnn"):
         architecture("transformer", (8, 8, 1), 10)
+
+
+def test_convolution_by_blocks_is_convolution_by_patches_in_value_and_gradient() -> None:
+    image = jax.random.normal(jax.random.key(0), (15, 13, 5))
+    layer = Dense(jax.random.normal(jax.random.key(1), (7, 80)), jax.random.normal(jax.random.key(2), (7,)))
+
+    def by(function: Callable[[Dense, Array], Array]) -> tuple[Array, tuple[Dense, Array]]:
+        return jax.value_and_grad(lambda both: jnp.sum(jnp.sin(function(*both))))((layer, image))
+
+    blocks, patched = by(convolve), by(lambda layer, image: layer(patches(image)))
+    for ours, theirs in zip(jax.tree.leaves(blocks), jax.tree.leaves(patched), strict=True):
+        assert_allclose(ours, theirs, atol=2e-4)

@@ -136,6 +136,11 @@ MISTAKES = [
     ("seed = 0", "seed = -1", "seed must be at least 0"),
     ("[silos]", "[silos", "not a TOML file"),
     ("seed = 0", "seed = " + "[" * 9000, "not a TOML file"),
+    ("seed = 0", "seed = " + "9" * 5000, "not a TOML file"),
+    ("seed = 0", ".".join("a" * 900) + " = 1", "a is not a known key"),
+    ("energy_price = 0.0025", "energy_price = 1e308", "energy_price must be at most 1e+12"),
+    ("horizon = 30", "horizon = 1000000", "horizon must be at most 10000"),
+    ("seed = 0", "seed = 2020-02-02", "seed must be a whole number, got 2020-02-02"),
 ]
 
 

@@ -44,7 +44,14 @@ def _version(wanted: bool) -> None:
 def _root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
-    """Fair pay for the data that silos bring to a federation."""
+    """Fair pay for the data that silos bring to a federation.
+
+    [bold]potluck game --preset paper --sweep 0:16:33[/bold]       solve the paper's game
+
+    [bold]potluck scenario init my.toml[/bold]                     describe a federation of your own
+
+    [bold]potluck federation run --contributions 1,0.5,0.5,0.1[/bold]  train one for real
+    """
 
 
 def main() -> None:
@@ -53,7 +60,8 @@ def main() -> None:
         code = app(standalone_mode=False)
     except (PotluckError, TyperException) as mistake:
         message = mistake.format_message() if isinstance(mistake, TyperException) else str(mistake)
-        print(f"potluck: {' '.join(message.split())}", file=sys.stderr)
+        if message:  # empty where help was shown for want of a command
+            print(f"potluck: {' '.join(message.split())}", file=sys.stderr)
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         print("potluck: stopped", file=sys.stderr)

@@ -12,7 +12,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from potluck.studies.benchmarks.federation import Row
+    from potluck.studies.benchmarks.federation import Engine, Row
+    from potluck.studies.benchmarks.peers import Absent, Timing
 
 __all__ = ["commands"]
 
@@ -21,7 +22,12 @@ commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exc
 
 @commands.callback()
 def _bench() -> None:
-    """Measure how fast this program is on this machine."""
+    """Measure how fast this program is on this machine.
+
+    [bold]potluck bench economy[/bold]
+
+    [bold]potluck bench federation --peers --json[/bold]
+    """
 
 
 @commands.command()

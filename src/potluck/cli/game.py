@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["game"]
 
 MOST_POINTS = 10_001
+MOST_INTENSITY = 1e12
 
 
 def game(
@@ -53,8 +54,11 @@ def game(
 
     scenario = chosen_scenario(path, preset)
     grid = None if sweep is None else _grid(sweep)
-    if intensity is not None and not 0 <= intensity < float("inf"):
-        raise PotluckError(f"--intensity must be a finite number of at least 0, got {intensity}")
+    if intensity is not None:
+        if not 0 <= intensity <= MOST_INTENSITY:
+            raise PotluckError(f"--intensity must be a number from 0 to {MOST_INTENSITY:g}, got {intensity}")
+        uniform = scenario.mechanism.model_copy(update={"kind": "redistribution", "intensity": intensity})
+        scenario = scenario.model_copy(update={"mechanism": uniform})
     play = None if contributions is None else _play(contributions, scenario.silos.count)
     if plot is not None and plot.suffix.lower() not in {".png", ".pdf", ".svg"}:
         raise PotluckError(f"--plot must end in .png, .pdf or .svg, got {plot}")
@@ -66,25 +70,23 @@ def game(
     from potluck.studies import report as reports
 
     stage_game = stage.stage_game(scenario)
-    if intensity is not None:
-        stage_game = stage_game.at(jnp.asarray(intensity))
     with Console(stderr=True).status("Solving the game…"):
         solution = stage.solve(stage_game)
         swept = None if grid is None else stage.sweep(stage_game, jnp.linspace(*grid[:2], int(grid[2])))
         settled = None if play is None else stage.settled(stage_game, jnp.asarray(play))
+    found = stage.plain(solution, swept) | ({} if settled is None else {"play": stage.plain_settled(settled)})
     saved = []
     try:
         if plot is not None:
             figures.draw_game(solution, swept, plot)
             saved.append(plot)
         if report is not None:
-            saved.append(reports.write_report(scenario, solution, swept, report))
+            saved.append(reports.write_report(scenario, solution, swept, found, report))
     except OSError as fault:
         reason = (fault.strerror or str(fault)).lower()
         raise PotluckError(f"{fault.filename or plot or report}: {reason}; choose a place you may write to") from None
     if json:
-        extra = {} if settled is None else {"play": stage.plain_settled(settled)}
-        typer.echo(jsonlib.dumps(stage.plain(solution, swept) | extra))
+        typer.echo(jsonlib.dumps(found))
         return
     console = Console()
     _show(console, solution, swept)
@@ -102,8 +104,10 @@ def _grid(text: str) -> tuple[float, float, int]:
         low, high, points = float(parts[0]), float(parts[1]), int(parts[2])
     except (ValueError, IndexError):
         raise PotluckError(f"--sweep must be FROM:TO:POINTS, such as 0:16:33, got {text!r}") from None
-    if len(parts) != 3 or not (0 <= low < high < float("inf")) or not 2 <= points <= MOST_POINTS:
-        raise PotluckError(f"--sweep must have 0 ≤ FROM < TO and 2 to {MOST_POINTS} points, got {text!r}")
+    if len(parts) != 3 or not (0 <= low < high <= MOST_INTENSITY) or not 2 <= points <= MOST_POINTS:
+        raise PotluckError(
+            f"--sweep must have 0 ≤ FROM < TO ≤ {MOST_INTENSITY:g} and 2 to {MOST_POINTS} points, got {text!r}"
+        )
     return low, high, points
 
 
@@ -126,7 +130,10 @@ def _show(console: "Console", solution: "Solution", swept: "Sweep | None") -> No
     from rich.table import Table
 
     none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
-    table = Table(title="The stage game, per slot (none: no redistribution)", box=SIMPLE, padding=(0, 0, 0, 1))
+    from potluck.studies.report import named_intensity
+
+    title = f"The stage game at {named_intensity(solution)}, per slot (none: no redistribution)"
+    table = Table(title=title, box=SIMPLE, padding=(0, 0, 0, 1))
     heads = ("silo", "d none", "d", "d plan", "transfer", "u none", "u", "u − alone", "u − none")
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)

@@ -21,6 +21,10 @@ def _scenario() -> None:
     """Show, start or check the description of a run.
 
     A scenario is one TOML file: silos and their terms, energy price, mechanism, schedule, precision, seed.
+
+    [bold]potluck scenario init my.toml --preset dilemma[/bold]
+
+    [bold]potluck scenario validate my.toml[/bold]
     """
 
 

@@ -30,7 +30,7 @@ Rule = Callable[[Gains, Float[Array, ""]], tuple[Gains, Float[Array, ""]]]
 
 def first_gains(precision: Float[Array, ""]) -> Gains:
     """Nothing gained yet; `precision` is that of the untrained model."""
-    precision = jnp.asarray(precision, dtype=float)
+    precision = jnp.asarray(precision)
     return Gains(precision, jnp.zeros_like(precision), jnp.zeros_like(precision), jnp.asarray(0))
 
 

@@ -27,8 +27,8 @@ class _Zoom(NamedTuple):
 
 def maximise_on_segment(
     function: Callable[[Float[Array, ""]], Float[Array, ""]],
-    low: Float[Array, ""] | float = 0.0,
-    high: Float[Array, ""] | float = 1.0,
+    low: Float[Array, ""],
+    high: Float[Array, ""],
     tie: float = 0.0,
     points: int = 33,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -54,7 +54,7 @@ def maximise_on_segment(
             spread=spread,
         )
 
-    ends = jnp.asarray(low, dtype=float), jnp.asarray(high, dtype=float)
+    ends = jnp.asarray(low), jnp.asarray(high)
     nothing = _Zoom(*ends, ends[1], jnp.full_like(ends[0], -jnp.inf), jnp.zeros_like(ends[0]))
     # A zoom keeps two of the grid's cells.
     zooms = math.ceil(math.log(RESOLUTION) / math.log(2 / (points - 1)))
@@ -88,7 +88,7 @@ def maximise_on_box(
         floor = np.finfo(slope.dtype).eps * jnp.maximum(jnp.max(jnp.abs(curvature)), jnp.max(jnp.abs(slope))) + 1e-30
         newton = axes @ ((axes.T @ slope) / jnp.maximum(jnp.abs(curvature), floor))
         steepest = slope / jnp.maximum(jnp.max(jnp.abs(slope)), 1e-30)
-        halved = HALVINGS[:, None]
+        halved = jnp.asarray(HALVINGS, at.point.dtype)[:, None]
         paths = jnp.concatenate([at.point + halved * jnp.where(free, newton, 0.0), at.point + halved * steepest])
         points = jnp.clip(paths, 0.0, 1.0)
         values = jax.vmap(function)(points)

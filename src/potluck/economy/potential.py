@@ -12,12 +12,14 @@ __all__ = ["potential", "printed_error", "printed_potential", "subsidies"]
 def subsidies(game: StageGame) -> Float[Array, " silos"]:
     """What redistribution adds to a silo's payoff per unit of its own d: Σ_{j≠n} α_nj, times its leverage."""
     silos = game.terms.profit.shape[0]
-    pairs = jnp.broadcast_to(game.redistribution.intensity, (silos, silos)) * (1 - jnp.eye(silos))
+    pairs = jnp.broadcast_to(game.redistribution.intensity, (silos, silos)) * (
+        1 - jnp.eye(silos, dtype=game.terms.profit.dtype)
+    )
     return leverage(game.redistribution, game.terms.samples) * pairs.sum(axis=1)
 
 
 def potential(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
-    """Φ(d) = P(d) + Σ_n [(Σ_{j≠n} α_nj − κ v_n|D_n|)·d_n − C_n] / p_n.
+    """Φ(d) = P(d) + Σ_n [(Σ_{j≠n} α_nj − κ v_n|D_n|)·d_n − C_n] / p_n (on basis `samples` Σα is times |D_n|/unit).
 
     The exact weighted potential, weights p_n: p_n·(Φ(d′) − Φ(d)) = u_n(d′) − u_n(d) whenever only silo n moves.
     """

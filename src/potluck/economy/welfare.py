@@ -65,17 +65,22 @@ def welfare_optimal_intensity(game: StageGame) -> Float[Array, ""]:
     another, which gives welfare several hills: hence the fine grid.
     """
     best, _ = maximise_on_segment(
-        lambda intensity: welfare(game, nash(game.at(intensity))), 0.0, dominant_intensity(game), tie=1e-7, points=129
+        lambda intensity: welfare(game, nash(game.at(intensity))),
+        jnp.zeros_like(dominant_intensity(game)),
+        dominant_intensity(game),
+        tie=1e-7,
+        points=129 if game.cost.shape[0] <= 16 else 33,
     )
     return best
 
 
 class FirstBest(NamedTuple):
-    """Per-pair intensities under which the planner's optimum is an equilibrium."""
+    """Per-pair intensities that pay every silo its Pigouvian subsidy: the planner's optimum is then an equilibrium."""
 
     intensity: Float[Array, "silos silos"]
     needs_negative: Bool[Array, ""]
-    """No matrix without negative entries does it: one silo needs more subsidy than all others together."""
+    """Only with negative entries: one silo's subsidy exceeds all others' together. (A silo at a corner of the optimum
+    could do with less or more than its Pigouvian subsidy, and another matrix may then do without.)"""
     residual: Float[Array, ""]
     """Largest subsidy the matrix misses; above zero only when N = 2 and the two need different subsidies."""
 
@@ -83,12 +88,13 @@ class FirstBest(NamedTuple):
 def first_best(game: StageGame, optimum: Float[Array, " silos"], rounds: int = 2000) -> FirstBest:
     """Symmetric α_nj with row sums Σ_{j≠n} α_nj = t_n (over leverage), non-negative where that is possible.
 
-    A non-negative one exists iff no t_n exceeds the sum of the others. It is found by symmetric scaling α_nj = w_n w_j;
-    otherwise the least-norm solution α_nj = λ_n + λ_j is returned, negative entries and all.
+    A non-negative one exists iff no t_n exceeds the sum of the others. Symmetric scaling, α_nj = w_n w_j, spreads it
+    over all pairs; near the boundary, where scaling crawls, `_facing` gives a sparser one. If there is none, the
+    least-norm solution α_nj = λ_n + λ_j is returned, negative entries and all.
     """
     needed = pigouvian_subsidies(game, optimum) / leverage(game.redistribution, game.terms.samples)
     silos = needed.shape[0]
-    others = 1 - jnp.eye(silos)
+    others = 1 - jnp.eye(silos, dtype=needed.dtype)
     needs_negative = 2 * needed.max() > needed.sum() * (1 + 1e-12)
 
     def scale(_: int, weights: Float[Array, " silos"]) -> Float[Array, " silos"]:
@@ -100,9 +106,24 @@ def first_best(game: StageGame, optimum: Float[Array, " silos"], rounds: int = 2
     scaled = others * weights[:, None] * weights[None, :]
     least = others * (offsets[:, None] + offsets[None, :])
     missed = jnp.max(jnp.abs(scaled.sum(axis=1) - needed))
-    usable = ~needs_negative & (missed <= 1e-6 * jnp.maximum(needed.max(), 1e-30))
-    matrix = jnp.where(usable, scaled, least)
+    spread_out = missed <= 1e-9 * jnp.maximum(needed.max(), 1e-30)
+    matrix = jnp.where(needs_negative, least, jnp.where(spread_out, scaled, _facing(needed)))
     return FirstBest(matrix, needs_negative, jnp.max(jnp.abs(matrix.sum(axis=1) - needed)))
+
+
+def _facing(needed: Float[Array, " silos"]) -> Float[Array, "silos silos"]:
+    """Lay the t_n round a circle as arcs and pair every point with the one it faces: α_nj is what n and j share.
+
+    Symmetric, non-negative, row sums t_n; no arc faces itself while none is longer than half the circle.
+    """
+    ends = jnp.cumsum(needed)
+    starts, half = ends - needed, ends[-1] / 2
+
+    def overlap(shift: Float[Array, ""]) -> Float[Array, "silos silos"]:
+        low = jnp.maximum(starts[:, None], starts[None, :] + shift)
+        return jnp.maximum(jnp.minimum(ends[:, None], ends[None, :] + shift) - low, 0.0)
+
+    return (overlap(half) + overlap(-half)) * (1 - jnp.eye(needed.shape[0], dtype=needed.dtype))
 
 
 def price_of_anarchy(game: StageGame, equilibrium: Float[Array, " silos"], optimum: Float[Array, " silos"]) -> Array:

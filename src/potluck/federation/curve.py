@@ -79,11 +79,11 @@ def fit(contributed: np.ndarray, precision: np.ndarray, slots: int, initial: flo
     trained = np.arange(1, slots + 1) * np.asarray(contributed)[:, None]
 
     def residuals(parameters: np.ndarray) -> np.ndarray:
-        ceiling, scale, exponent = parameters
-        levels = ceiling - (ceiling - initial) * (1 + trained / np.exp(scale)) ** -exponent
+        ceiling, log_scale, exponent = parameters
+        levels = ceiling - (ceiling - initial) * (1 + trained / np.exp(log_scale)) ** -exponent
         return np.asarray(levels.mean(axis=1) - precision)
 
     begun = (0.9, np.log(np.median(contributed)), 0.5)
     found = least_squares(residuals, begun, bounds=((initial, -5.0, 0.01), (1.0, 25.0, 10.0)), xtol=1e-14, ftol=1e-14)
-    ceiling, scale, exponent = found.x
-    return CurvePrecision(initial=initial, ceiling=float(ceiling), scale=float(np.exp(scale)), exponent=float(exponent))
+    ceiling, log_scale, exponent = map(float, found.x)
+    return CurvePrecision(initial=initial, ceiling=ceiling, scale=float(np.exp(log_scale)), exponent=exponent)

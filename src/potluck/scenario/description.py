@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CurvePrecision", "Mechanism", "Normal", "Scenario", "Schedule", "Silos"]
 
-Positive = Annotated[float, Field(strict=True, gt=0)]
-NonNegative = Annotated[float, Field(strict=True, ge=0)]
+LARGEST = 1e12
+"""Beyond it sums lose their last digits and no federation is described."""
+
+Positive = Annotated[float, Field(strict=True, gt=0, le=LARGEST)]
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
-AtLeastOne = Annotated[float, Field(strict=True, ge=1)]
+AtLeastOne = Annotated[float, Field(strict=True, ge=1, le=LARGEST)]
 Number = TypeVar("Number")
 
 
@@ -49,7 +52,7 @@ Drawn = Annotated[
 class Silos(Described):
     """Who takes part. Each term is a constant, a list with one number per silo, or { mean, deviation }."""
 
-    count: Annotated[int, Field(strict=True, ge=2, le=4096, description="number of silos N")] = 4
+    count: Annotated[int, Field(strict=True, ge=2, le=256, description="number of silos N")] = 4
     profit: Annotated[Drawn[Positive], Field(description="p, money per unit of precision")]
     energy: Annotated[Drawn[NonNegative], Field(description="v, energy per sample")]
     communication: Annotated[Drawn[NonNegative], Field(description="C, money per slot")]
@@ -136,7 +139,7 @@ class Scenario(Described):
     """One run: who takes part on which terms, by which mechanism, for how long."""
 
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**32, description="same seed, same result")] = 0
-    horizon: Annotated[int, Field(strict=True, ge=1, le=1_000_000, description="slots in a game, T")] = 30
+    horizon: Annotated[int, Field(strict=True, ge=1, le=10_000, description="slots in a game, T")] = 30
     history: Annotated[int, Field(strict=True, ge=1, le=1000, description="past slots a silo sees, H")] = 7
     discount: Annotated[Share, Field(description="weight of the next slot's payoff in this one's, γ")] = 0.95
     energy_price: Annotated[NonNegative, Field(description="money per unit of energy, κ")]

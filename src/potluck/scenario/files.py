@@ -21,34 +21,37 @@ FORMS = {"constant", "list", "normal", "matrix", "uniform"}
 
 
 def load(path: Path) -> Scenario:
-    """Read a scenario file."""
+    """Read a scenario file; of a large one, or an endless one, no more than shows that it is no scenario."""
     try:
-        size = path.stat().st_size
-        if size > LARGEST_FILE:
-            raise PotluckError(
-                f"{path}: a scenario is a small TOML file, this one has {size / 1e6:.1f} MB; check the name"
-            )
-        text = path.read_bytes().decode()
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise PotluckError(f"{path}: no such file; start one with `potluck scenario init {path}`") from None
     except OSError as fault:
-        reason = (fault.strerror or str(fault)).lower()
-        raise PotluckError(f"{path}: {reason}; start one with `potluck scenario init {path}`") from None
+        raise PotluckError(f"{path}: {(fault.strerror or str(fault)).lower()}; name a scenario file") from None
+    if len(content) > LARGEST_FILE:
+        raise PotluckError(
+            f"{path}: larger than {LARGEST_FILE / 1e6:g} MB; a scenario is a small TOML file, check the name"
+        )
+    try:
+        return parse(content.decode("utf-8-sig"), str(path))
     except UnicodeDecodeError:
         raise PotluckError(f"{path}: not a TOML file (it is not UTF-8 text)") from None
-    return parse(text, str(path))
 
 
 def parse(text: str, origin: str = "scenario") -> Scenario:
     """Turn TOML text into a scenario; `origin` is named in what goes wrong."""
     try:
         return Scenario.model_validate(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, RecursionError) as fault:
-        reason = "it is nested too deeply" if isinstance(fault, RecursionError) else str(fault)
-        raise PotluckError(f"{origin}: not a TOML file: {reason}") from None
+    except RecursionError:
+        raise PotluckError(f"{origin}: not a TOML file that can be read: it is nested too deeply") from None
     except ValidationError as fault:
         # A misspelt name shows up twice, as unknown and as missing: the first of these helps.
         faults = sorted(fault.errors(), key=lambda error: error["type"] != "extra_forbidden")
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise PotluckError(f"{origin}: {_explain(faults[0])}{more}") from None
+    except ValueError as fault:
+        raise PotluckError(f"{origin}: not a TOML file that can be read: {fault}") from None
 
 
 def render(scenario: Scenario) -> str:
@@ -83,8 +86,7 @@ def _explain(fault: ErrorDetails) -> str:
     """Say in one line which field is wrong, what it must be, what was found and what the field means."""
     field = ".".join(str(step) for step in fault["loc"] if step not in FORMS)
     known, meaning = _place(fault["loc"])
-    found = repr(fault["input"])
-    found = "got " + (found if len(found) <= 60 else found[:57] + "...") + (f" ({meaning})" if meaning else "")
+    found = f"got {_short(fault['input'])}" + (f" ({meaning})" if meaning else "")
     context = fault.get("ctx", {})
     match fault["type"]:
         case "missing":
@@ -114,6 +116,14 @@ def _explain(fault: ErrorDetails) -> str:
             return f"{field} must be a table such as [{field}], {found}"
         case _:
             return f"{field}: {fault['msg'].lower()}, {found}"
+
+
+def _short(found: Any) -> str:
+    """What was found, as it would be written, if that is short."""
+    if isinstance(found, dict | list):
+        return "a table" if isinstance(found, dict) else f"a list of {len(found)}"
+    text = repr(found) if isinstance(found, str | int | float) else str(found)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _place(path: tuple[int | str, ...]) -> tuple[list[str], str | None]:

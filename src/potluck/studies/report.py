@@ -4,12 +4,15 @@ import base64
 import json
 from html import escape
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from potluck.scenario import Scenario, render
 from potluck.studies.figures import draw_game
-from potluck.studies.stage import Solution, Sweep, plain
+from potluck.studies.stage import Solution, Sweep
 
-__all__ = ["write_report"]
+__all__ = ["named_intensity", "summary", "write_report"]
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Potluck: the game, solved</title>
@@ -29,12 +32,13 @@ img {{ max-width: 100% }} pre {{ background: #f6f6f4; padding: 1rem; overflow: a
 """
 
 
-def write_report(scenario: Scenario, solution: Solution, swept: Sweep | None, folder: Path) -> Path:
+def write_report(
+    scenario: Scenario, solution: Solution, swept: Sweep | None, figures: dict[str, Any], folder: Path
+) -> Path:
     """Write `report.html` (self-contained), `game.png` and `game.json` into a folder; answers the page's path."""
     picture = folder / "game.png"
     draw_game(solution, swept, picture)
-    figures = plain(solution, swept)
-    (folder / "game.json").write_text(json.dumps(figures, indent=1) + "\n")
+    (folder / "game.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     page = folder / "report.html"
     page.write_text(
         PAGE.format(
@@ -42,7 +46,8 @@ def write_report(scenario: Scenario, solution: Solution, swept: Sweep | None, fo
             picture=base64.b64encode(picture.read_bytes()).decode(),
             rows=_rows(solution),
             scenario=escape(render(scenario)),
-        )
+        ),
+        encoding="utf-8",
     )
     return page
 
@@ -50,12 +55,13 @@ def write_report(scenario: Scenario, solution: Solution, swept: Sweep | None, fo
 def summary(solution: Solution, swept: Sweep | None) -> str:
     """What a person would say of the result, in three sentences."""
     none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
+    gain = float(solution.gain_share)
+    earned = f"earns {gain:.0%} of what there is to gain" if np.isfinite(gain) else "has nothing to gain here"
     text = (
         f"Left to themselves the silos bring {float(none.contributions.mean()):.0%} of their data and share "
-        f"{float(none.payoff.welfare):.1f} a slot; with redistribution they bring "
+        f"{float(none.payoff.welfare):.1f} a slot; at {named_intensity(solution)} they bring "
         f"{float(reached.contributions.mean()):.0%} and share {float(reached.payoff.welfare):.1f}; a planner would "
-        f"reach {float(best.payoff.welfare):.1f}. Redistribution thus earns {float(solution.gain_share):.0%} "
-        f"of what there is to gain. "
+        f"reach {float(best.payoff.welfare):.1f}. Redistribution thus {earned}. "
     )
     if swept is None:
         return text + f"The best uniform intensity is α* = {float(solution.intensity_star):.3g}."
@@ -63,6 +69,12 @@ def summary(solution: Solution, swept: Sweep | None) -> str:
         f"Over the sweep the best intensity is α = {float(swept.intensity[swept.best]):.3g} "
         f"(α* = {float(solution.intensity_star):.3g})."
     )
+
+
+def named_intensity(solution: Solution) -> str:
+    """The intensity that was solved, in words."""
+    intensity = solution.game.redistribution.intensity
+    return "an intensity for each pair" if intensity.ndim else f"α = {float(intensity):.4g}"
 
 
 def _rows(solution: Solution) -> str:

@@ -57,12 +57,12 @@ class Solution(eqx.Module):
 
     @property
     def gain_share(self) -> Float[Array, ""]:
-        """(W(equilibrium) − W(none)) / (W(planner) − W(none)): the share of the possible gain that is reached."""
+        """(W(equilibrium) − W(none)) / (W(planner) − W(none)), share of the possible gain; NaN if there is none."""
         none = self.no_redistribution.payoff.welfare
         stake = self.optimum.payoff.welfare - none
         # Below a billionth of the welfare there is nothing to gain but rounding.
         real = stake > 1e-9 * jnp.abs(none)
-        return jnp.where(real, (self.equilibrium.payoff.welfare - none) / jnp.where(real, stake, 1.0), 1.0)
+        return jnp.where(real, (self.equilibrium.payoff.welfare - none) / jnp.where(real, stake, 1.0), jnp.nan)
 
 
 class Settled(eqx.Module):

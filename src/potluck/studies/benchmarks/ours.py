@@ -11,7 +11,7 @@ from potluck import __version__
 from potluck.federation import fedavg, runs
 from potluck.federation.models import Dense, Perceptron, architecture
 from potluck.federation.optimisers import optimiser
-from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, Work, report, timed
+from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, ROUNDS, Work, report, timed
 
 
 def ours(path: str) -> tuple[float, float]:
@@ -43,9 +43,11 @@ def ours(path: str) -> tuple[float, float]:
     everything = jnp.ones(silos)
     slot = eqx.filter_jit(lambda source, state, key: source.train(state, everything, key))
 
+    keys = list(jax.random.split(jax.random.key(1), ROUNDS))
+
     def play(rounds: int) -> float:
         state, precision = initial, jnp.zeros(())
-        for key in jax.random.split(jax.random.key(1), rounds):
+        for key in keys[:rounds]:
             state, precision = slot(source, state, key)
         return float(precision)
 
