@@ -1,6 +1,6 @@
-from collections.abc import Callable
-
 """A convolution as a matrix product is a convolution."""
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
