@@ -66,6 +66,8 @@ def federation(
 ) -> None:
     r"""Time FedAvg rounds: MLP 784-64-10, 4 silos × 2,000 samples of Fashion-MNIST, batch 50, one epoch, 20 rounds.
 
+    And, ours alone, 16 games side by side on the digits: 64-32-10, 4 silos × 350, batch 25.
+
     Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
     interpreter POTLUCK_PEERS_PYTHON names.
     """
@@ -73,7 +75,16 @@ def federation(
 
     from rich.console import Console
 
-    from potluck.studies.benchmarks.federation import OURS, Contest, flops, prepare, race, sgemm_peak
+    from potluck.studies.benchmarks.federation import (
+        DIGITS,
+        OURS,
+        OURS_ABREAST,
+        Contest,
+        flops,
+        prepare,
+        race,
+        sgemm_peak,
+    )
     from potluck.studies.benchmarks.peers import PEERS, run
 
     contest = Contest()
@@ -93,6 +104,9 @@ def federation(
         data = prepare(Path(folder) / "work.npz", contest)
         turns = {name: announced(name, engine) for name, engine in engines.items()}
         rows = race(turns, data, contest, peak=peak, repeats=repeats)
+        digits = prepare(Path(folder) / "digits.npz", DIGITS)
+        abreast = announced("Potluck, 16 games", partial(run, OURS_ABREAST, python=sys.executable))
+        rows += race({"Potluck": abreast}, digits, DIGITS, peak=peak, repeats=repeats)
     if json:
         typer.echo(
             jsonlib.dumps(
@@ -112,8 +126,8 @@ def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{rows[0].task}, {rows[0].model}, {rows[0].games} game")
-    for column in ("engine", "version", "device"):
+    table = Table(title="FedAvg rounds per second")
+    for column in ("engine", "version", "work", "device"):
         table.add_column(column)
     for column in ("rounds/s", "accuracy", "of sgemm peak"):
         table.add_column(column, justify="right")
@@ -124,6 +138,7 @@ def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
         table.add_row(
             row.engine,
             row.version,
+            f"{row.task} {row.model}, {row.games} game{'s' * (row.games > 1)}",
             row.device,
             f"{row.rounds_per_second:.1f}",
             f"{row.accuracy:.3f}",

@@ -18,11 +18,12 @@ from potluck.errors import PotluckError
 from potluck.federation import load
 from potluck.studies.benchmarks.peers import Absent, Peer, Timing
 
-__all__ = ["OURS", "Contest", "Engine", "Row", "flops", "prepare", "race", "sgemm_peak"]
+__all__ = ["DIGITS", "OURS", "OURS_ABREAST", "Contest", "Engine", "Row", "flops", "prepare", "race", "sgemm_peak"]
 
 Engine = Callable[[Path], Timing | Absent]
 
 OURS = Peer("potluck.studies.benchmarks.ours", "potluck-fl")
+OURS_ABREAST = Peer("potluck.studies.benchmarks.ours", "potluck-fl", ("--games", "16", "--batch", "25"))
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class Row:
     peak_share: float | None = None
     version: str | None = None
     note: str | None = None
+
+
+DIGITS = Contest(task="digits", sizes=(64, 32, 10), samples=350, tests=397, games=16)
+"""What agents learn on: 16 games side by side, batch 25."""
 
 
 def flops(contest: Contest) -> int:

@@ -1,6 +1,6 @@
-"""Potluck's own engine on the same work, answering in the same way as its rivals."""
+"""Our own engine on the same work, answering in the same way as its rivals; and with many games side by side."""
 
-import sys
+import argparse
 
 import equinox as eqx
 import jax
@@ -14,35 +14,33 @@ from potluck.federation.optimisers import optimiser
 from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, ROUNDS, Work, report, timed
 
 
-def ours(path: str) -> tuple[float, float]:
-    """(rounds/s, accuracy) of one game with every silo contributing all it has.
-
-    The engine keeps pixels as bytes and draws a fresh order for every epoch: work the rivals are spared.
-    """
-    work = Work.load(path)
+def federation(path: str, work: Work, batch: int) -> fedavg.FedAvg:
+    """The silos of the file. Unlike its rivals the engine converts bytes and draws a fresh order in every epoch."""
     with np.load(path) as file:
         pixels, test = file["x_train"], file["x_test"]
     silos, samples, inputs = pixels.shape
     hidden, classes = work.w2.shape
-    source = runs.spread(
-        fedavg.FedAvg(
-            silos=fedavg.Silo(
-                features=jnp.asarray(pixels),
-                labels=jnp.asarray(work.y, jnp.int32),
-                pool=jnp.full(silos, samples, jnp.int32),
-                identity=jnp.arange(silos),
-            ),
-            test=fedavg.TestSet(jnp.asarray(test), jnp.asarray(work.y_test, jnp.int32), len(test)),
-            architecture=architecture("mlp", (1, inputs, 1), classes, hidden),
-            optimiser=optimiser("sgd", LEARNING_RATE),
-            batch=BATCH,
-        )
+    return fedavg.FedAvg(
+        silos=fedavg.Silo(
+            features=jnp.asarray(pixels),
+            labels=jnp.asarray(work.y, jnp.int32),
+            pool=jnp.full(silos, samples, jnp.int32),
+            identity=jnp.arange(silos),
+        ),
+        test=fedavg.TestSet(jnp.asarray(test), jnp.asarray(work.y_test, jnp.int32), len(test)),
+        architecture=architecture("mlp", (1, inputs, 1), classes, hidden),
+        optimiser=optimiser("sgd", LEARNING_RATE),
+        batch=batch,
     )
-    layers = (Dense(jnp.asarray(work.w1.T), jnp.asarray(work.b1)), Dense(jnp.asarray(work.w2.T), jnp.asarray(work.b2)))
-    initial = eqx.tree_at(lambda s: s.model.weights, source.init(jax.random.key(0)), Perceptron(layers))
-    everything = jnp.ones(silos)
-    slot = eqx.filter_jit(lambda source, state, key: source.train(state, everything, key))
 
+
+def one_game(fed: fedavg.FedAvg, work: Work) -> tuple[float, float]:
+    """(rounds/s, accuracy) of one game from the given weights, every silo contributing all it has."""
+    source = runs.spread(fed)
+    layers = tuple(Dense(jnp.asarray(w.T), jnp.asarray(b)) for w, b in ((work.w1, work.b1), (work.w2, work.b2)))
+    initial = eqx.tree_at(lambda s: s.model.weights, source.init(jax.random.key(0)), Perceptron(layers))
+    everything = jnp.ones(len(work.y))
+    slot = eqx.filter_jit(lambda source, state, key: source.train(state, everything, key))
     keys = list(jax.random.split(jax.random.key(1), ROUNDS))
 
     def play(rounds: int) -> float:
@@ -54,10 +52,29 @@ def ours(path: str) -> tuple[float, float]:
     return timed(play)
 
 
-def main(path: str) -> None:
+def side_by_side(fed: fedavg.FedAvg, games: int) -> tuple[float, float]:
+    """(rounds/s, mean accuracy) of many games in one program, each from weights of its own."""
+    contributions, keys = np.ones((games, len(fed.silos.pool))), jax.random.split(jax.random.key(0), games)
+
+    def play(_: int) -> float:
+        return float(runs.run_games(fed, contributions, keys, ROUNDS).precision[:, -1].mean())
+
+    speed, accuracy = timed(play)
+    return games * speed, accuracy
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("path")
+    parser.add_argument("--games", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=BATCH)
+    asked = parser.parse_args()
     runs.use_cores()
-    report("Potluck", __version__, *ours(path), device=jax.devices()[0].platform)
+    work = Work.load(asked.path)
+    fed = federation(asked.path, work, asked.batch)
+    result = one_game(fed, work) if asked.games == 1 else side_by_side(fed, asked.games)
+    report("Potluck", __version__, *result, device=jax.devices()[0].platform)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()
