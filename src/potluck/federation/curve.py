@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.optimize import least_squares
 
+from potluck.errors import PotluckError
 from potluck.scenario import CurvePrecision
 
 __all__ = ["Curve", "Stepwise", "Sustained", "curve", "fit"]
@@ -83,7 +84,9 @@ def fit(contributed: np.ndarray, precision: np.ndarray, slots: int, initial: flo
         levels = ceiling - (ceiling - initial) * (1 + trained / np.exp(log_scale)) ** -exponent
         return np.asarray(levels.mean(axis=1) - precision)
 
-    begun = (0.9, np.log(np.median(contributed)), 0.5)
+    if not initial < 1:
+        raise PotluckError(f"curve: precision is {initial:g} before any training, which leaves nothing to fit")
+    begun = (max(0.9, (1 + initial) / 2), np.log(np.median(contributed)), 0.5)
     found = least_squares(residuals, begun, bounds=((initial, -5.0, 0.01), (1.0, 25.0, 10.0)), xtol=1e-14, ftol=1e-14)
     ceiling, log_scale, exponent = map(float, found.x)
     return CurvePrecision(initial=initial, ceiling=ceiling, scale=float(np.exp(log_scale)), exponent=exponent)

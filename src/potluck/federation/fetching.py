@@ -5,6 +5,7 @@ leaves either no file or a whole one. Whatever a way yields is verified before i
 """
 
 import contextlib
+import functools
 import os
 import secrets
 import tempfile
@@ -34,6 +35,7 @@ from potluck.federation.origins import Listener, UnavailableError
 __all__ = ["Way", "fetch", "load", "ways"]
 
 STALE_SECONDS = 3600.0
+SCRATCH = "potluck-fetching-"
 
 
 @dataclass(frozen=True)
@@ -62,30 +64,48 @@ def fetch(name: str, listener: Listener | None = None) -> Dataset:
         raise PotluckError(f"task: {name!r} is not one of digits, fmnist, cifar10, folder:PATH.npz")
     if name == "digits":
         return verified(read_digits(), "scikit-learn's digits")
-    tried = []
-    for way in [Way(f"the cache ({cached_path(name)})", lambda _: _from_cache(name)), *ways(name, listener)]:
-        try:
-            with _scratch() as scratch:
-                data = way.read(scratch)
-        except UnavailableError as reason:
-            tried.append(f"{way.description}: {reason}")
-        except CorruptError as fault:
-            listener.say(f"{fault}; trying another way")
-            tried.append(f"{way.description}: {fault}")
-        else:
-            if len(tried):
-                listener.say(f"{name}: from {way.description}")
-                keep(data)
+    with contextlib.suppress(OSError):
+        _sweep(cache_dir())
+    tried: list[str] = []
+    # The cache is read before there is any scratch, so that one which cannot be written still serves what it has.
+    if (data := _attempt(f"the cache ({cached_path(name)})", lambda: _from_cache(name), tried, listener)) is not None:
+        return data
+    for way in ways(name, listener):
+        with _scratch() as scratch:
+            data = _attempt(way.description, functools.partial(way.read, scratch), tried, listener)
+        if data is not None:
+            listener.say(f"{name}: from {way.description}")
+            _keep_if_possible(data, listener)
             return data
     raise PotluckError(
         f"{name} could not be fetched. Ways tried: " + "; ".join(f"({i}) {t}" for i, t in enumerate(tried, 1))
     )
 
 
+def _attempt(description: str, read: Callable[[], Dataset], tried: list[str], listener: Listener) -> Dataset | None:
+    """Read one way, or add to `tried` why it did not work."""
+    try:
+        return read()
+    except UnavailableError as reason:
+        tried.append(f"{description}: {reason}")
+    except CorruptError as fault:
+        listener.say(f"{fault}; trying another way")
+        tried.append(f"{description}: {fault}")
+    return None
+
+
+def _keep_if_possible(data: Dataset, listener: Listener) -> None:
+    """Keep verified data for the next time; where that fails it is as good for this time."""
+    try:
+        keep(data)
+    except PotluckError as fault:
+        listener.say(f"{fault}; {data.name} is used without being kept")
+
+
 def _from_cache(name: str) -> Dataset:
     try:
         return read_npz(name, cached_path(name))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UnavailableError("not there yet") from None
 
 
@@ -111,19 +131,34 @@ def ways(name: str, listener: Listener) -> list[Way]:
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
-    """Yield a folder for downloads on the cache's disk, gone afterwards; those of killed fetches go after an hour."""
-    root = cache_dir()
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        for left in [*root.glob("fetching-*"), *root.glob("*.part")]:
-            if time.time() - left.stat().st_mtime > STALE_SECONDS:
-                origins.remove(left)
-    except FileNotFoundError:
-        pass  # another fetch tidied up first
-    except OSError as fault:
-        raise PotluckError(f"cache: {root} cannot be written ({fault.strerror}); set POTLUCK_CACHE") from fault
-    with tempfile.TemporaryDirectory(prefix="fetching-", dir=root, ignore_cleanup_errors=True) as folder:
+    """Yield a folder for downloads, gone afterwards: on the cache's disk, or the system's where that is read-only."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(_temporary(cache_dir()))
+        except OSError:
+            try:
+                folder = stack.enter_context(_temporary(Path(tempfile.gettempdir())))
+            except OSError as fault:
+                raise PotluckError(
+                    f"cache: neither {cache_dir()} nor the system's temporary folder can be written; set POTLUCK_CACHE"
+                ) from fault
         yield Path(folder)
+
+
+def _temporary(root: Path) -> tempfile.TemporaryDirectory[str]:
+    root.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root, ignore_cleanup_errors=True)
+
+
+def _sweep(root: Path) -> None:
+    """Delete what fetches that were killed left behind: only names that a fetch gives, untouched for an hour."""
+    for pattern in (f"{SCRATCH}*", *(f"{task}.npz.*.part" for task in TASKS)):
+        for left in root.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):  # another fetch tidied up first, or is at work in there
+                # A folder's own time stands still while a file in it grows.
+                newest = max(path.stat().st_mtime for path in (left, *left.rglob("*")))
+                if time.time() - newest > STALE_SECONDS:
+                    origins.remove(left)
 
 
 def keep(data: Dataset) -> Path:

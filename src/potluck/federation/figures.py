@@ -1,12 +1,17 @@
 """Pictures of what a federation reached."""
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from potluck.errors import PotluckError
 from potluck.federation.measure import Measured, Point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["check_picture", "draw_curve", "draw_run"]
 
@@ -19,6 +24,14 @@ def check_picture(path: Path | None) -> None:
         raise PotluckError(f"--plot must end in .png, .pdf or .svg, got {path}")
     if not path.absolute().parent.is_dir():
         raise PotluckError(f"--plot: the folder {path.absolute().parent} does not exist")
+    if path.is_dir():
+        raise PotluckError(f"--plot: {path} is a folder; name a file")
+    try:
+        # Asking for permission is not enough: even root may write everywhere and cannot create a file in /proc.
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
+            pass
+    except OSError as fault:
+        raise PotluckError(f"--plot: {path} cannot be written ({fault.strerror})") from fault
 
 
 def draw_run(initial: float, precision: Sequence[float], title: str, path: Path) -> None:
@@ -30,7 +43,7 @@ def draw_run(initial: float, precision: Sequence[float], title: str, path: Path)
     axes.plot(range(len(precision) + 1), [initial, *precision], marker=".")
     axes.set(xlabel="slot", ylabel="precision P", title=title, ylim=(0, 1))
     axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
 
 
 def draw_curve(measured: Measured, title: str, path: Path) -> None:
@@ -51,7 +64,14 @@ def draw_curve(measured: Measured, title: str, path: Path) -> None:
     panels[0].set(ylabel="precision P")
     panels[0].legend(loc="lower right")
     figure.suptitle(f"{title} ({seeds} seeds, 95% bootstrap intervals)")
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as fault:
+        raise PotluckError(f"--plot: {path} cannot be written ({fault.strerror})") from fault
 
 
 def _band(axes: object, points: list[Point], quantity: str, label: str) -> None:

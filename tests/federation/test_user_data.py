@@ -1,0 +1,159 @@
+"""What a person's own file may hold, and what becomes of it; what they may ask for on the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from potluck.cli.data import Watching
+from potluck.errors import PotluckError
+from potluck.federation import Dataset, build, load, run
+from potluck.federation.curve import fit
+from potluck.federation.figures import check_picture, draw_run
+from tests.federation.test_cli import potluck
+
+COUNT = 60
+
+
+def saved(folder: Path, **arrays: Any) -> Path:
+    path = folder / "mine.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def loaded(folder: Path, **arrays: Any) -> Dataset:
+    return load(f"folder:{saved(folder, **arrays)}")
+
+
+def table(count: int = COUNT) -> tuple[np.ndarray, np.ndarray]:
+    """Three classes that two columns tell apart."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, count)
+    return rng.normal(size=(count, 2)) + 4 * y[:, None], y
+
+
+def test_a_column_of_large_numbers_does_not_drown_the_others(tmp_path: Path) -> None:
+    x, y = table(300)
+    wide = np.column_stack([x, np.random.default_rng(1).uniform(0, 1e6, 300)])
+    np.testing.assert_array_equal(loaded(tmp_path, X=wide, y=y).images[:, :, :2], loaded(tmp_path, X=x, y=y).images)
+    fed = build(f"folder:{saved(tmp_path, X=wide, y=y)}", samples=50, batch=10)
+    assert run(fed, np.ones(4), jax.random.key(0), 15).precision[-1] > 0.9
+
+
+def test_the_range_is_that_of_the_training_part(tmp_path: Path) -> None:
+    x, y = np.tile(np.arange(COUNT, dtype=float)[:, None], 3), np.arange(COUNT) % 2
+    data = loaded(tmp_path, X=x, y=y)
+    assert (data.images.min(), data.images.max()) == (0, 255)
+    secret = np.random.default_rng(0).permutation(COUNT)[: COUNT // 5]
+    x[secret[0]] = 1e9
+    x[secret[1]] = -1e9
+    beyond = loaded(tmp_path, X=x, y=y)
+    np.testing.assert_array_equal(beyond.images, data.images)
+    assert beyond.test_images[:2, 0, 0, 0].tolist() == [255, 0]
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float16", 6e4), ("float32", 3e38), ("int8", 127), ("int64", 2**62)])
+def test_a_range_wider_than_its_own_type_is_mapped_whole(tmp_path: Path, dtype: str, most: float) -> None:
+    x = np.full((COUNT, 2, 2), most, dtype)
+    x[::2] = -most
+    data = loaded(tmp_path, X=x, y=np.arange(COUNT) % 2)
+    np.testing.assert_array_equal(data.images[:, 0, 0, 0], np.where(data.labels == 1, 255, 0))
+
+
+def test_images_share_one_range_and_uint8_stays(tmp_path: Path) -> None:
+    x, y = np.zeros((COUNT, 2, 2)), np.arange(COUNT) % 2
+    x[:, 0, 0], x[:, 1, 1] = 1.0, 0.2
+    assert loaded(tmp_path, X=x, y=y).images[0, :, :, 0].tolist() == [[255, 0], [0, 51]]
+    kept = np.full((COUNT, 2, 2, 3), 7, np.uint8)
+    assert (loaded(tmp_path, X=kept, y=y).test_images == 7).all()
+
+
+X, Y = table()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"X": X + 1j, "y": Y}, "X must hold numbers of shape .* got complex128"),
+        ({"X": X > 0, "y": Y}, "X must hold numbers of shape .* got bool"),
+        ({"X": np.where(Y[:, None] > 0, X * 0 + 1.7e308, -1.7e308), "y": Y}, "X ranges too widely"),
+        ({"X": X[:0], "y": Y[:0]}, r"X is empty, its shape is \(0, 2\)"),
+        ({"X": X[:, :0], "y": Y}, r"X is empty, its shape is \(60, 0\)"),
+        ({"X": X, "y": np.where(Y > 0, Y, np.nan)}, "y has NaN or infinite"),
+        ({"X": X, "y": Y + 0.5}, r"y must hold whole numbers or text, got \d\.5"),
+        ({"X": X, "y": Y + 0j}, "y must hold whole numbers or text, got complex128"),
+        ({"X": X, "y": Y * 0}, "y has one class only"),
+        ({"X": X, "y": Y, "silo": np.where(Y > 0, Y, np.inf)}, "silo has NaN or infinite"),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(PotluckError, match=message):
+        loaded(tmp_path, **arrays)
+
+
+@pytest.mark.parametrize("y", [Y.astype(float), np.array(["cat", "dog", "eel"])[Y], Y - 7, Y > 0])
+def test_classes_may_be_whole_numbers_or_text(tmp_path: Path, y: np.ndarray) -> None:
+    data = loaded(tmp_path, X=X, y=y)
+    assert sorted(set(data.labels)) == list(range(data.classes))
+
+
+@pytest.mark.parametrize("initial", [0.9, 0.95, 1 - 1e-9])
+def test_a_curve_that_begins_high_is_fitted(initial: float) -> None:
+    found = fit(np.array([50.0, 200.0, 1000.0]), np.full(3, initial), slots=30, initial=initial)
+    assert initial < found.ceiling <= 1
+
+
+def test_a_curve_that_begins_at_the_top_is_refused() -> None:
+    with pytest.raises(PotluckError, match="precision is 1 before any training"):
+        fit(np.array([50.0, 200.0]), np.ones(2), slots=30, initial=1.0)
+
+
+def test_a_picture_that_cannot_be_saved_is_refused_before_training(tmp_path: Path) -> None:
+    check_picture(tmp_path / "a.png")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(PotluckError, match=r"/proc/x\.png cannot be written"):
+        check_picture(Path("/proc/x.png"))
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(PotluckError, match=r"folder\.png is a folder"):
+        check_picture(tmp_path / "folder.png")
+
+
+def test_a_picture_that_fails_after_all_costs_one_line() -> None:
+    with pytest.raises(PotluckError, match=r"/proc/x\.png cannot be written"):
+        draw_run(0.1, [0.2], "title", Path("/proc/x.png"))
+
+
+def test_messages_show_paths_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with Watching() as listener:
+        listener.say("/data/[red]/:cat:/fmnist.npz")
+    assert "potluck: /data/[red]/:cat:/fmnist.npz" in capsys.readouterr().err
+
+
+def test_silos_of_different_sizes_can_be_asked_for(tmp_path: Path) -> None:
+    picture = tmp_path / "[red]run.png"
+    done = potluck(
+        "federation", "run", "--contributions", "1,1,1", "--partition", "quantity", "--samples", "100,200,50",
+        "--slots", "1", "--json", "--plot", str(picture), XDG_CACHE_HOME=str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["slots"][0]["local_samples"] == [100, 200, 50]
+    assert f"picture: {picture}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ("100,200", "samples: 2 sizes for 4 silos"),
+        ("10.5", "--samples must be whole numbers, got '10.5'"),
+        ("many", "--samples must be numbers separated by commas"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "curve"])
+def test_sizes_that_make_no_sense_cost_one_line(command: str, samples: str, message: str) -> None:
+    done = potluck("federation", command, "--samples", samples)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
