@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.federation import FedAvg, build, run, run_games, samples_of, spread
 from potluck.federation.dynamics import Static, Window
-from potluck.federation.fedavg import Global
+from potluck.federation.fedavg import NOBODY, Global
 from potluck.federation.models import CNN, kernel, patches
 from tests.federation import reference
 from tests.federation.conftest import pictures
@@ -73,6 +73,36 @@ def check_against_reference(
 def test_mlp_agrees_with_float64_numpy_after_five_rounds_of_unequal_contributions(epochs: int, proximal: float) -> None:
     fed = build("digits", epochs=epochs, proximal=proximal, seed=3)
     check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, inputs_first, 1e-5)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_round_trains_on_the_current_set_alone(given: bool) -> None:
+    """Against the reference again, with local sets that start inside their pools, drawn outside or by the round."""
+    fed = build("digits", samples=100, changing="redraw", seed=3)
+    key, model = jax.random.key(7), fed.init_model(jax.random.key(1))
+    window = fed.dynamics.init(fed.silos.pool, jax.random.fold_in(key, NOBODY))
+    assert (np.asarray(window.start) > 0).all()
+    assert (np.asarray(window.size) < np.asarray(fed.silos.pool)).all()
+    order = visits(fed, jnp.ones(4), key, window)
+    for rows, start, size in zip(order, window.start, window.size, strict=True):
+        assert sorted(rows[0]) == sorted((int(start) + i) % 200 for i in range(int(size)))
+    images, labels = np.asarray(fed.silos.features).astype(float), np.asarray(fed.silos.labels)
+    silos = [((images[n] - fed.centre) / fed.spread, labels[n]) for n in range(4)]
+    start = [w.astype(float) for w in inputs_first(model.weights)]
+    expected = reference.fedavg_round(start, silos, order, reference.mlp_gradient, 0.05, fed.batch)
+    after, _ = eqx.filter_jit(fed.round)(model, jnp.ones(4), key, window if given else None)
+    for ours, theirs in zip(inputs_first(after.weights), expected, strict=True):
+        assert_allclose(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_a_local_update_without_a_window_takes_no_sample_twice() -> None:
+    fed = build("digits", samples=100, changing="redraw")
+    silo = jax.tree.map(lambda a: a[0], fed.silos)
+    weights, key = fed.init_model(jax.random.key(0)).weights, jax.random.key(1)
+    most = fed.dynamics.bound(200)
+    window = Window(start=jnp.array(0), size=jnp.array(most))
+    update = eqx.filter_jit(fed.local_update)
+    same_bits(update(weights, silo, jnp.array(200), key), update(weights, silo, jnp.array(most), key, window))
 
 
 def test_cnn_agrees_with_a_direct_convolution_after_five_rounds() -> None:
