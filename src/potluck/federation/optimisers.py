@@ -91,9 +91,12 @@ class Adam(eqx.Module):
         mean = jax.tree.map(lambda m, g: self.first * m + (1 - self.first) * g, memory.mean, gradient)
         square = jax.tree.map(lambda v, g: self.second * v + (1 - self.second) * g**2, memory.square, gradient)
         safe = jnp.maximum(steps, 1)
-        scale = jnp.sqrt(1 - self.second**safe) / (1 - self.first**safe)
+        warm, warm_square = 1 - self.first**safe, 1 - self.second**safe
         moved = jax.tree.map(
-            lambda w, m, v: w - self.rate * scale * m / (jnp.sqrt(v) + self.epsilon), weights, mean, square
+            lambda w, m, v: w - self.rate * (m / warm) / (jnp.sqrt(v / warm_square) + self.epsilon),
+            weights,
+            mean,
+            square,
         )
         fresh = AdamMemory(mean=mean, square=square, steps=steps)
         return _where(active, moved, weights), _where(active, fresh, memory)
