@@ -52,6 +52,8 @@ def test_runs_check_before_they_train() -> None:
         ({"epochs": 0}, "epochs must be 1 or more"),
         ({"learning_rate": -1.0}, "learning_rate must be positive"),
         ({"learning_rate": float("nan")}, "learning_rate must be positive"),
+        ({"learning_rate": float("inf")}, "learning_rate must be positive and finite, got inf"),
+        ({"proximal": float("inf")}, "proximal must be 0 or more and finite, got inf"),
         ({"optimise": "lion"}, "'lion' is not one of sgd, momentum, adam"),
         ({"proximal": -1.0}, "proximal must be 0 or more"),
         ({"server_momentum": 1.0}, "server_momentum must be in"),

@@ -1,5 +1,6 @@
 """From a few words (task, model, partition, dynamics) to a federation that is ready to train."""
 
+import math
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -163,8 +164,8 @@ def check_engine(
         raise PotluckError(f"batch must be 1 or more, got {batch}")
     if epochs < 1:
         raise PotluckError(f"epochs must be 1 or more, got {epochs}")
-    if not proximal >= 0:
-        raise PotluckError(f"proximal must be 0 or more, got {proximal} (0 is FedAvg)")
+    if not (proximal >= 0 and math.isfinite(proximal)):
+        raise PotluckError(f"proximal must be 0 or more and finite, got {proximal} (0 is FedAvg)")
     if not 0 <= server_momentum < 1:
         raise PotluckError(f"server_momentum must be in [0, 1), got {server_momentum}")
     if dtype not in DTYPES:

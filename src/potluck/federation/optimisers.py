@@ -3,6 +3,7 @@
 Silos with fewer samples run out of mini-batches first: an idle step must leave weights and memory as they are.
 """
 
+import math
 from typing import Any, Protocol, TypeAlias
 
 import equinox as eqx
@@ -113,6 +114,6 @@ def optimiser(name: str, rate: float) -> Optimiser:
     """Build the named optimiser."""
     if name not in OPTIMISERS:
         raise PotluckError(f"optimiser: {name!r} is not one of {', '.join(OPTIMISERS)}")
-    if not rate > 0:
-        raise PotluckError(f"learning_rate must be positive, got {rate}")
+    if not (rate > 0 and math.isfinite(rate)):
+        raise PotluckError(f"learning_rate must be positive and finite, got {rate}")
     return OPTIMISERS[name](rate)  # type: ignore[no-any-return]
