@@ -118,7 +118,7 @@ def test_what_nobody_holds_is_shared_out_in_proportion() -> None:
         ),
         ({"changing": Redraw()}, "redraw needs 2250 samples"),
         ({"changing": Stream((10, 20), 1)}, "2 sizes for 4 silos"),
-        ({"changing": "redraw", "samples": -1}, "silo 0 would hold -1"),
+        ({"changing": "redraw", "samples": -1}, "samples must be 1 or more, got -1"),
     ],
 )
 def test_dynamics_that_could_change_nothing_are_refused(options: dict[str, Any], message: str) -> None:

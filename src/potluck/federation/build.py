@@ -1,7 +1,9 @@
 """From a few words (task, model, partition, dynamics) to a federation that is ready to train."""
 
 import math
+import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +28,7 @@ def build(
     task: str | Dataset = "digits",
     *,
     silos: int = 4,
-    samples: int | Sequence[int] | None = None,
+    samples: SupportsIndex | Sequence[SupportsIndex] | np.ndarray | None = None,
     model: str = "mlp",
     hidden: int | None = None,
     channels: tuple[int, int] = (8, 16),
@@ -51,8 +53,11 @@ def build(
     """
     data = load(task) if isinstance(task, str) else task
     defaults = TASKS[data.name]
-    batch = defaults.batch if batch is None else batch
-    check_engine(batch, epochs, proximal, server_momentum, dtype, tests, len(data.test_labels))
+    silos, seed, epochs = whole("silos", silos), whole("seed", seed, 0), whole("epochs", epochs)
+    batch = whole("batch", defaults.batch if batch is None else batch)
+    hidden = whole("hidden", defaults.hidden if hidden is None else hidden)
+    channels = (whole("channels", channels[0]), whole("channels", channels[1]))
+    check_engine(proximal, server_momentum, dtype, tests, len(data.test_labels))
     still = changing == "static" or isinstance(changing, Static)
     sizes = local_sizes(data, silos, samples, partition_by, spare=not still)
     check_sizes(sizes)
@@ -61,7 +66,7 @@ def build(
     pools = [changes.pool(size, available) for size, available in zip(sizes, most, strict=True)]
     shares = partition(partition_by, data.labels, pools, concentration=concentration, silo=data.silo, seed=seed)
     check_pools(changes, pools)
-    shape = architecture(model, data.shape, data.classes, hidden or defaults.hidden, channels)
+    shape = architecture(model, data.shape, data.classes, hidden, channels)
     centre, spread = data.standard()
     held_out = slice(None) if tests is None else slice(tests)
     return FedAvg(
@@ -96,14 +101,17 @@ def _dynamics(name: str, sizes: list[int]) -> Dynamics:
 
 
 def local_sizes(
-    data: Dataset, silos: int, samples: int | Sequence[int] | None, partition_by: str, *, spare: bool = False
+    data: Dataset,
+    silos: int,
+    samples: SupportsIndex | Sequence[SupportsIndex] | np.ndarray | None,
+    partition_by: str,
+    *,
+    spare: bool = False,
 ) -> list[int]:
     """|D_n| for every silo: as given, else the task's default, else all that there is.
 
     With `spare`, a size that was not given leaves at least as much again for the local set to change to.
     """
-    if silos < 1:
-        raise PotluckError(f"silos must be 1 or more, got {silos}")
     if samples is None:
         if partition_by == "natural" and data.silo is not None:
             own = [int(count) for count in np.bincount(data.silo)]
@@ -111,7 +119,10 @@ def local_sizes(
         share = len(data.labels) // silos
         size = TASKS[data.name].samples or share
         return [max(min(size, share // 2), 1) if spare else size] * silos
-    sizes = [samples] * silos if isinstance(samples, int) else [int(size) for size in samples]
+    given = samples.tolist() if isinstance(samples, np.ndarray) else samples
+    sizes = (
+        [whole("samples", size) for size in given] if isinstance(given, Sequence) else [whole("samples", given)] * silos
+    )
     if len(sizes) != silos:
         raise PotluckError(f"samples: {len(sizes)} sizes for {silos} silos; give one number or one per silo")
     return sizes
@@ -156,14 +167,19 @@ def stack(features: np.ndarray, labels: np.ndarray, shares: list[np.ndarray]) ->
     )
 
 
-def check_engine(
-    batch: int, epochs: int, proximal: float, server_momentum: float, dtype: str, tests: int | None, available: int
-) -> None:
+def whole(name: str, value: object, least: int = 1) -> int:
+    """Return the value as an int, refused unless it is a whole number of any type, `least` or more."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise PotluckError(f"{name} must be a whole number, got {value!r}") from None
+    if number < least:
+        raise PotluckError(f"{name} must be {least} or more, got {number}")
+    return number
+
+
+def check_engine(proximal: float, server_momentum: float, dtype: str, tests: int | None, available: int) -> None:
     """Refuse settings that make no sense, before anything is loaded onto the device."""
-    if batch < 1:
-        raise PotluckError(f"batch must be 1 or more, got {batch}")
-    if epochs < 1:
-        raise PotluckError(f"epochs must be 1 or more, got {epochs}")
     if not (proximal >= 0 and math.isfinite(proximal)):
         raise PotluckError(f"proximal must be 0 or more and finite, got {proximal} (0 is FedAvg)")
     if not 0 <= server_momentum < 1:

@@ -64,8 +64,10 @@ def dirichlet(
 
     Silos choose in random order; where a class has run out, the shortfall is spread over the classes that have not.
     """
-    if not concentration > 0:
-        raise PotluckError(f"concentration must be positive, got {concentration} (small is skewed, large is even)")
+    if not 0 < concentration < np.inf:
+        raise PotluckError(
+            f"concentration must be positive and finite, got {concentration} (small is skewed, large is even)"
+        )
     classes = np.unique(labels)
     decks = [rng.permutation(np.flatnonzero(labels == c)) for c in classes]
     left = np.array([len(deck) for deck in decks])

@@ -123,7 +123,9 @@ def run_games(
     fed: FedAvg, contributions: Float[np.ndarray, "games *slots silos"], keys: PRNGKeyArray, slots: int | None = None
 ) -> Trace:
     """Many games side by side on the same data, each with its own model, contributions and key."""
-    values = np.asarray(contributions)
+    values = check_contributions(contributions, fed.silos.labels.shape[0])
+    if values.ndim < 2 or not len(values):
+        raise PotluckError(f"contributions: run_games needs 1 game or more, got shape {values.shape}")
     plans = jnp.asarray(np.stack([_plan(fed, game, slots) for game in values]))
     if keys.shape != (len(plans),):
         raise PotluckError(f"keys: {len(plans)} games need {len(plans)} keys, got {keys.shape}")
@@ -139,6 +141,10 @@ def _plan(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: 
         if slots is None or slots < 1:
             raise PotluckError(f"slots must be 1 or more, got {slots}")
         plan = np.broadcast_to(plan, (slots, *plan.shape))
+    if plan.ndim > 2 or not len(plan):
+        raise PotluckError(
+            f"contributions: a game needs one per silo, or that for 1 slot or more, got shape {plan.shape}"
+        )
     return plan
 
 
