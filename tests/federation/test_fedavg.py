@@ -1,6 +1,10 @@
 """The engine against FedAvg written a second time, and the properties every slot must have."""
 
+import hashlib
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -124,12 +128,43 @@ def recover(stored: np.ndarray, images: np.ndarray) -> np.ndarray:
     return np.stack([[corners[sample[0, 0].tobytes()] for sample in silo] for silo in stored])
 
 
-def test_same_seed_same_bits() -> None:
-    fed = build("digits", changing="redraw")
-    first, second = (run(fed, np.asarray(UNEQUAL), jax.random.key(5), 4) for _ in range(2))
-    same_bits(first, second)
-    other = run(fed, np.asarray(UNEQUAL), jax.random.key(6), 4)
-    assert not np.array_equal(first.precision, other.precision)
+def fingerprint(seed: int) -> str:
+    """SHA-256 of the weights, local sets and precision after four slots of a spread game."""
+    source = spread(build("digits", changing="redraw", seed=seed))
+    start, *keys = jax.random.split(jax.random.key(seed), 5)
+    state, reached, train = source.init(start), [], eqx.filter_jit(source.train)
+    for key in keys:
+        state, precision = train(state, UNEQUAL, key)
+        reached.append(precision)
+    return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves((state, reached)))).hexdigest()
+
+
+def test_same_seed_same_bits_in_another_process() -> None:
+    here = fingerprint(5)
+    script = "from tests.federation.test_fedavg import fingerprint; print(fingerprint(5))"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, cwd=root)
+    assert done.stdout.strip() == here, done.stderr
+    assert fingerprint(6) != here
+
+
+@pytest.mark.parametrize("task", ["digits", "folder"])
+@pytest.mark.parametrize("changing", ["static", "redraw"])
+def test_no_silo_owns_a_held_out_sample(task: str, changing: str, tmp_path: Path) -> None:
+    if task == "folder":
+        # every row is its own number in base 256, so that no two are alike
+        rows = np.stack(np.divmod(np.arange(600), 256), axis=1).astype(np.uint8)
+        np.savez(tmp_path / "mine.npz", X=rows, y=np.arange(600) % 3)
+    fed = build(f"folder:{tmp_path / 'mine.npz'}" if task == "folder" else task, model="logistic", changing=changing)
+    owned = {
+        sample.tobytes()
+        for pool, size in zip(np.asarray(fed.silos.features), fed.silos.pool, strict=True)
+        for sample in pool[: int(size)]
+    }
+    held_out = {sample.tobytes() for sample in np.asarray(fed.test.features)}
+    assert len(owned) == int(fed.silos.pool.sum())
+    assert len(held_out) == fed.test.size
+    assert not owned & held_out
 
 
 def test_nobody_contributes_and_the_model_stays_as_it_is() -> None:
