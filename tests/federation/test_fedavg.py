@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh
 from numpy.testing import assert_allclose, assert_array_equal
 
-from potluck.federation import FedAvg, build, run, run_games, samples_of, spread
+from potluck.federation import FedAvg, build, run, run_games, runs, samples_of, spread
 from potluck.federation.dynamics import Static, Window
 from potluck.federation.fedavg import NOBODY, Global
 from potluck.federation.models import CNN, kernel, patches
@@ -223,6 +224,29 @@ def test_games_side_by_side_are_the_games_one_by_one() -> None:
         alone = run(fed, plans[game], keys[game], 5)
         # Rounding may differ between batched and single products; a sample in 397 may tip over.
         assert_allclose(together.precision[game], alone.precision, atol=2.1 / 397)
+
+
+@pytest.mark.parametrize(("cache", "together"), [(runs.CACHE_BYTES, 4), (100_000, 2)])
+def test_a_prime_number_of_games_uses_every_device(cache: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven games on two devices, all in step or two and two (a digits game's models take 38 kB)."""
+    monkeypatch.setattr(runs, "CACHE_BYTES", cache)
+    shapes = []
+    inner = runs._run_games
+
+    def watched(fed: FedAvg, plans: jax.Array, keys: jax.Array, mesh: Mesh, group: int) -> runs.Trace:
+        shapes.append((len(plans), mesh.size, group))
+        return inner(fed, plans, keys, mesh, group)
+
+    monkeypatch.setattr(runs, "_run_games", watched)
+    fed = build("digits")
+    keys = jax.random.split(jax.random.key(0), 7)
+    plans = np.linspace(0.1, 1, 28, dtype=np.float32).reshape(7, 4)
+    games = run_games(fed, plans, keys, 3)
+    assert shapes == [(8, 2, together)]
+    assert games.precision.shape == (7, 3)
+    for game in (0, 6):
+        alone = run(fed, plans[game], keys[game], 3)
+        assert_allclose(games.precision[game], alone.precision, atol=2.1 / 397)
 
 
 def test_spreading_silos_over_devices_changes_nothing() -> None:
