@@ -37,6 +37,14 @@ def test_runs_check_before_they_train() -> None:
         run(fed, np.ones(4), key, 0)
     with pytest.raises(PotluckError, match="silo 1 gives 2"):
         run_games(fed, np.array([[0.0, 2, 0, 0]]), jax.random.split(key, 1), 5)
+    with pytest.raises(PotluckError, match=r"run_games needs 1 game or more, got shape \(0, 4\)"):
+        run_games(fed, np.ones((0, 4)), jax.random.split(key, 1)[:0], 5)
+    with pytest.raises(PotluckError, match=r"run_games needs 1 game or more, got shape \(4,\)"):
+        run_games(fed, np.ones(4), jax.random.split(key, 1), 5)
+    with pytest.raises(PotluckError, match=r"for 1 slot or more, got shape \(2, 5, 4\)"):
+        run(fed, np.ones((2, 5, 4)), key)
+    with pytest.raises(PotluckError, match=r"for 1 slot or more, got shape \(0, 4\)"):
+        run(fed, np.ones((0, 4)), key)
     with pytest.raises(PotluckError, match="1 games need 1 keys"):
         run_games(fed, np.ones((1, 4)), jax.random.split(key, 2), 5)
 
@@ -47,11 +55,21 @@ def test_runs_check_before_they_train() -> None:
         ({"samples": 351}, "4 silos ask for 1404 samples and the task has 1400"),
         ({"samples": [100, 100]}, "2 sizes for 4 silos"),
         ({"silos": 0}, "silos must be 1 or more, got 0"),
+        ({"samples": 100.5}, "samples must be a whole number, got 100.5"),
+        ({"samples": [100, 100, 100, 0.5]}, "samples must be a whole number, got 0.5"),
+        ({"samples": 0}, "samples must be 1 or more, got 0"),
+        ({"samples": np.zeros(4, int)}, "samples must be 1 or more, got 0"),
+        ({"hidden": -3}, "hidden must be 1 or more, got -3"),
+        ({"hidden": 0}, "hidden must be 1 or more, got 0"),
+        ({"channels": (8, 0)}, "channels must be 1 or more, got 0"),
+        ({"seed": -1}, "seed must be 0 or more, got -1"),
         ({"silos": 5}, "5 silos ask for 1750"),
         ({"batch": 0}, "batch must be 1 or more"),
         ({"epochs": 0}, "epochs must be 1 or more"),
         ({"learning_rate": -1.0}, "learning_rate must be positive"),
         ({"learning_rate": float("nan")}, "learning_rate must be positive"),
+        ({"learning_rate": float("inf")}, "learning_rate must be positive and finite, got inf"),
+        ({"proximal": float("inf")}, "proximal must be 0 or more and finite, got inf"),
         ({"optimise": "lion"}, "'lion' is not one of sgd, momentum, adam"),
         ({"proximal": -1.0}, "proximal must be 0 or more"),
         ({"server_momentum": 1.0}, "server_momentum must be in"),
@@ -65,6 +83,11 @@ def test_runs_check_before_they_train() -> None:
 def test_settings_are_checked(options: dict[str, object], message: str) -> None:
     with pytest.raises(PotluckError, match=message):
         build(**{"task": "digits", **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("samples", [np.int64(100), np.array(100), np.full(4, 100), (100, 100, 100, np.int32(100))])
+def test_sizes_may_be_whole_numbers_of_any_type(samples: Any) -> None:
+    assert build("digits", samples=samples).silos.pool.tolist() == [100] * 4
 
 
 def test_a_users_file_is_checked(tmp_path: Path) -> None:

@@ -5,7 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+
+from potluck.federation import build, run
 
 
 def potluck(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -34,6 +39,19 @@ def test_a_run_is_pure_json_on_stdout_and_leaves_a_picture(tmp_path: Path) -> No
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_same_seed_is_the_same_game_as_in_the_library(tmp_path: Path) -> None:
+    done = potluck(
+        "federation", "run", "--contributions", "1,0.5,0,0.1", "--slots", "4", "--seed", "3", "--json",
+        XDG_CACHE_HOME=str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    trace = run(build("digits", seed=3), np.array([1, 0.5, 0, 0.1]), jax.random.key(3), 4)
+    assert_allclose(result["initial"], trace.initial, atol=1e-6)
+    # the program may have another number of devices; a sample in 397 may tip over
+    assert_allclose([slot["precision"] for slot in result["slots"]], trace.precision, atol=1.1 / 397)
+
+
 def test_a_run_shows_a_table(tmp_path: Path) -> None:
     done = potluck("federation", "run", "--slots", "2", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -57,6 +75,8 @@ def test_a_curve_is_measured_and_fitted(tmp_path: Path) -> None:
         (("run", "--contributions", "1,1.5,0"), "silo 1 gives 1.5"),
         (("run", "--contributions", "1,a"), "--contributions must be numbers"),
         (("run", "--slots", "0"), "--slots must be 1 or more"),
+        (("run", "--seed", "-1"), "--seed must be 0 or more and below 2**32, got -1"),
+        (("run", "--seed", "4294967296"), "--seed must be 0 or more"),
         (("run", "--samples", "5000"), "ask for 20000 samples and the task has 1400"),
         (("run", "--plot", "a.txt"), "--plot must end in .png"),
         (("run", "--task", "folder:/nowhere.npz"), "does not exist"),

@@ -1,15 +1,19 @@
 """How local sets change, and that only the current one is trained on."""
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.errors import PotluckError
 from potluck.federation import build
 from potluck.federation.dynamics import Redraw, Static, Stream, dynamics
 from potluck.federation.fedavg import shuffled
+from tests.federation.conftest import pictures
 
 POOL = jnp.array([3000, 2000, 2500, 10])
 
@@ -53,6 +57,73 @@ def test_only_distinct_samples_of_the_current_set_are_drawn(changing: str) -> No
         assert len(set(drawn[0])) == count
         assert set(drawn[1]) == set(drawn[0])
         assert list(drawn[1]) != list(drawn[0])
+
+
+@pytest.mark.parametrize("changing", ["redraw", "stream"])
+def test_by_default_there_is_something_to_change_to(changing: str) -> None:
+    fed = build("digits", changing=changing)
+    assert_array_equal(fed.silos.pool, [350] * 4)
+    keys = jax.random.split(jax.random.key(0), 400)
+    sizes = np.asarray(jax.vmap(lambda key: fed.init(key).window.size)(keys))
+    assert abs(sizes.mean() - 175) < 1
+    assert sizes.max() < 350
+    window = fed.init(jax.random.key(0)).window
+    after = fed.dynamics.step(window, fed.silos.pool, jax.random.key(1))
+    assert (np.asarray(after.start) != np.asarray(window.start)).all()
+
+
+@pytest.mark.parametrize(("changing", "times"), [("redraw", 2), ("stream", 4)])
+def test_silos_keep_their_own_sizes_while_local_sets_change(changing: str, times: int) -> None:
+    sizes = np.array([100, 20, 50, 80])
+    fed = build("digits", samples=sizes.tolist(), partition_by="quantity", changing=changing)
+    assert_array_equal(fed.silos.pool, times * sizes)
+    keys = jax.random.split(jax.random.key(0), 2000)
+    drawn = np.asarray(jax.vmap(lambda key: fed.init(key).window.size)(keys))
+    assert_allclose(drawn.mean(axis=0), sizes, atol=0.5)
+    if changing == "redraw":
+        assert_allclose(drawn.std(axis=0), sizes / 40, rtol=0.15)
+    else:
+        window = fed.init(jax.random.key(0)).window
+        moved = fed.dynamics.step(window, fed.silos.pool, keys[0]).start - window.start
+        assert_array_equal(moved % fed.silos.pool, [5, 1, 2, 4])
+
+
+def test_a_users_silos_change_in_their_own_proportions() -> None:
+    data = dataclasses.replace(pictures(samples=120, side=4, channels=1), silo=np.repeat([0, 1], [16, 80]))
+    fed = build(data, silos=2, partition_by="natural", changing="stream")
+    assert_array_equal(fed.silos.pool, [16, 80])
+    assert_array_equal(fed.init(jax.random.key(0)).window.size, [8, 40])
+    shared = build(data, silos=4, changing="redraw")
+    assert_array_equal(shared.silos.pool, [24] * 4)
+    assert shared.dynamics.bound(24) < 24
+
+
+def test_what_nobody_holds_is_shared_out_in_proportion() -> None:
+    fed = build("digits", samples=[700, 100, 100, 200], partition_by="quantity", changing="redraw")
+    # 300 of 1,400 samples are left: 700 + 300·7/11, and so on, in whole samples
+    assert_array_equal(fed.silos.pool, [890, 127, 127, 254])
+    assert fed.init(jax.random.key(0)).window.size[0] > 600
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"changing": "stream", "samples": 350},
+            "stream needs 367 samples to choose from in silo 0, which would own 350",
+        ),
+        (
+            {"changing": "redraw", "samples": [1000, 100, 100, 200]},
+            "redraw needs 1125 samples .* would own 1000; lower",
+        ),
+        ({"changing": Redraw()}, "redraw needs 2250 samples"),
+        ({"changing": Stream((10, 20), 1)}, "2 sizes for 4 silos"),
+        ({"changing": "redraw", "samples": -1}, "samples must be 1 or more, got -1"),
+    ],
+)
+def test_dynamics_that_could_change_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(PotluckError, match=message):
+        build("digits", **options)
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 350, 2000, 5000])

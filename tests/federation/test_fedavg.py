@@ -1,6 +1,10 @@
 """The engine against FedAvg written a second time, and the properties every slot must have."""
 
+import hashlib
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -8,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh
 from numpy.testing import assert_allclose, assert_array_equal
 
-from potluck.federation import FedAvg, build, run, run_games, samples_of, spread
+from potluck.federation import FedAvg, build, run, run_games, runs, samples_of, spread
 from potluck.federation.dynamics import Static, Window
-from potluck.federation.fedavg import Global
+from potluck.federation.fedavg import NOBODY, Global
 from potluck.federation.models import CNN, kernel, patches
 from tests.federation import reference
 from tests.federation.conftest import pictures
@@ -75,6 +80,36 @@ def test_mlp_agrees_with_float64_numpy_after_five_rounds_of_unequal_contribution
     check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, inputs_first, 1e-5)
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_a_round_trains_on_the_current_set_alone(given: bool) -> None:
+    """Against the reference again, with local sets that start inside their pools, drawn outside or by the round."""
+    fed = build("digits", samples=100, changing="redraw", seed=3)
+    key, model = jax.random.key(7), fed.init_model(jax.random.key(1))
+    window = fed.dynamics.init(fed.silos.pool, jax.random.fold_in(key, NOBODY))
+    assert (np.asarray(window.start) > 0).all()
+    assert (np.asarray(window.size) < np.asarray(fed.silos.pool)).all()
+    order = visits(fed, jnp.ones(4), key, window)
+    for rows, start, size in zip(order, window.start, window.size, strict=True):
+        assert sorted(rows[0]) == sorted((int(start) + i) % 200 for i in range(int(size)))
+    images, labels = np.asarray(fed.silos.features).astype(float), np.asarray(fed.silos.labels)
+    silos = [((images[n] - fed.centre) / fed.spread, labels[n]) for n in range(4)]
+    start = [w.astype(float) for w in inputs_first(model.weights)]
+    expected = reference.fedavg_round(start, silos, order, reference.mlp_gradient, 0.05, fed.batch)
+    after, _ = eqx.filter_jit(fed.round)(model, jnp.ones(4), key, window if given else None)
+    for ours, theirs in zip(inputs_first(after.weights), expected, strict=True):
+        assert_allclose(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_a_local_update_without_a_window_takes_no_sample_twice() -> None:
+    fed = build("digits", samples=100, changing="redraw")
+    silo = jax.tree.map(lambda a: a[0], fed.silos)
+    weights, key = fed.init_model(jax.random.key(0)).weights, jax.random.key(1)
+    most = fed.dynamics.bound(200)
+    window = Window(start=jnp.array(0), size=jnp.array(most))
+    update = eqx.filter_jit(fed.local_update)
+    same_bits(update(weights, silo, jnp.array(200), key), update(weights, silo, jnp.array(most), key, window))
+
+
 def test_cnn_agrees_with_a_direct_convolution_after_five_rounds() -> None:
     data = pictures(samples=240, side=16, channels=3)
     fed = build(data, model="cnn", channels=(4, 6), samples=40, batch=15)
@@ -94,12 +129,43 @@ def recover(stored: np.ndarray, images: np.ndarray) -> np.ndarray:
     return np.stack([[corners[sample[0, 0].tobytes()] for sample in silo] for silo in stored])
 
 
-def test_same_seed_same_bits() -> None:
-    fed = build("digits", changing="redraw")
-    first, second = (run(fed, np.asarray(UNEQUAL), jax.random.key(5), 4) for _ in range(2))
-    same_bits(first, second)
-    other = run(fed, np.asarray(UNEQUAL), jax.random.key(6), 4)
-    assert not np.array_equal(first.precision, other.precision)
+def fingerprint(seed: int) -> str:
+    """SHA-256 of the weights, local sets and precision after four slots of a spread game."""
+    source = spread(build("digits", changing="redraw", seed=seed))
+    start, *keys = jax.random.split(jax.random.key(seed), 5)
+    state, reached, train = source.init(start), [], eqx.filter_jit(source.train)
+    for key in keys:
+        state, precision = train(state, UNEQUAL, key)
+        reached.append(precision)
+    return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves((state, reached)))).hexdigest()
+
+
+def test_same_seed_same_bits_in_another_process() -> None:
+    here = fingerprint(5)
+    script = "from tests.federation.test_fedavg import fingerprint; print(fingerprint(5))"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, cwd=root)
+    assert done.stdout.strip() == here, done.stderr
+    assert fingerprint(6) != here
+
+
+@pytest.mark.parametrize("task", ["digits", "folder"])
+@pytest.mark.parametrize("changing", ["static", "redraw"])
+def test_no_silo_owns_a_held_out_sample(task: str, changing: str, tmp_path: Path) -> None:
+    if task == "folder":
+        # every row is its own number in base 256, so that no two are alike
+        rows = np.stack(np.divmod(np.arange(600), 256), axis=1).astype(np.uint8)
+        np.savez(tmp_path / "mine.npz", X=rows, y=np.arange(600) % 3)
+    fed = build(f"folder:{tmp_path / 'mine.npz'}" if task == "folder" else task, model="logistic", changing=changing)
+    owned = {
+        sample.tobytes()
+        for pool, size in zip(np.asarray(fed.silos.features), fed.silos.pool, strict=True)
+        for sample in pool[: int(size)]
+    }
+    held_out = {sample.tobytes() for sample in np.asarray(fed.test.features)}
+    assert len(owned) == int(fed.silos.pool.sum())
+    assert len(held_out) == fed.test.size
+    assert not owned & held_out
 
 
 def test_nobody_contributes_and_the_model_stays_as_it_is() -> None:
@@ -158,6 +224,29 @@ def test_games_side_by_side_are_the_games_one_by_one() -> None:
         alone = run(fed, plans[game], keys[game], 5)
         # Rounding may differ between batched and single products; a sample in 397 may tip over.
         assert_allclose(together.precision[game], alone.precision, atol=2.1 / 397)
+
+
+@pytest.mark.parametrize(("cache", "together"), [(runs.CACHE_BYTES, 4), (100_000, 2)])
+def test_a_prime_number_of_games_uses_every_device(cache: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven games on two devices, all in step or two and two (a digits game's models take 38 kB)."""
+    monkeypatch.setattr(runs, "CACHE_BYTES", cache)
+    shapes = []
+    inner = runs._run_games
+
+    def watched(fed: FedAvg, plans: jax.Array, keys: jax.Array, mesh: Mesh, group: int) -> runs.Trace:
+        shapes.append((len(plans), mesh.size, group))
+        return inner(fed, plans, keys, mesh, group)
+
+    monkeypatch.setattr(runs, "_run_games", watched)
+    fed = build("digits")
+    keys = jax.random.split(jax.random.key(0), 7)
+    plans = np.linspace(0.1, 1, 28, dtype=np.float32).reshape(7, 4)
+    games = run_games(fed, plans, keys, 3)
+    assert shapes == [(8, 2, together)]
+    assert games.precision.shape == (7, 3)
+    for game in (0, 6):
+        alone = run(fed, plans[game], keys[game], 3)
+        assert_allclose(games.precision[game], alone.precision, atol=2.1 / 397)
 
 
 def test_spreading_silos_over_devices_changes_nothing() -> None:

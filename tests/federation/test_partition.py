@@ -82,6 +82,7 @@ def test_a_natural_split_gives_no_more_than_a_silo_has() -> None:
         partition("natural", np.zeros(20, int), [1, 1, 1], silo=silo)
 
 
-def test_concentration_must_be_positive() -> None:
-    with pytest.raises(PotluckError, match="concentration must be positive, got 0"):
-        partition("dirichlet", np.zeros(20, int), [10], concentration=0)
+@pytest.mark.parametrize("concentration", [0, -1.0, float("nan"), float("inf")])
+def test_concentration_must_be_positive_and_finite(concentration: float) -> None:
+    with pytest.raises(PotluckError, match=f"concentration must be positive and finite, got {concentration}"):
+        partition("dirichlet", np.zeros(20, int), [10], concentration=concentration)

@@ -87,6 +87,8 @@ def run(
     given, held = numbers(contributions, "--contributions"), _sizes(samples)
     if slots < 1:
         raise PotluckError(f"--slots must be 1 or more, got {slots}")
+    if not 0 <= seed < 2**32:
+        raise PotluckError(f"--seed must be 0 or more and below 2**32, got {seed}")
     _start()
     import equinox as eqx
     import jax
@@ -104,7 +106,8 @@ def run(
         concentration=concentration, changing=dynamics, seed=seed,
     )  # fmt: skip
     source = spread(fed)
-    start, *keys = jax.random.split(jax.random.key(seed), slots + 1)
+    start, rest = jax.random.split(jax.random.key(seed))  # as the library's `run` does: same seed, same game
+    keys = jax.random.split(rest, slots)
     state = source.init(start)
     initial, precision, sizes = float(fed.precision(state.model.weights)), [], []
     train = eqx.filter_jit(source.train)

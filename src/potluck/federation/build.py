@@ -1,6 +1,9 @@
 """From a few words (task, model, partition, dynamics) to a federation that is ready to train."""
 
+import math
+import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +12,12 @@ from numpy.typing import ArrayLike
 
 from potluck.errors import PotluckError
 from potluck.federation.data import TASKS, Dataset
-from potluck.federation.dynamics import Dynamics, dynamics
+from potluck.federation.dynamics import Dynamics, Static, dynamics
 from potluck.federation.fedavg import FedAvg, Silo, TestSet
 from potluck.federation.fetching import load
 from potluck.federation.models import architecture
 from potluck.federation.optimisers import optimiser
-from potluck.federation.partition import partition
+from potluck.federation.partition import check_sizes, partition
 
 __all__ = ["build", "check_contributions"]
 
@@ -25,7 +28,7 @@ def build(
     task: str | Dataset = "digits",
     *,
     silos: int = 4,
-    samples: int | Sequence[int] | None = None,
+    samples: SupportsIndex | Sequence[SupportsIndex] | np.ndarray | None = None,
     model: str = "mlp",
     hidden: int | None = None,
     channels: tuple[int, int] = (8, 16),
@@ -45,17 +48,25 @@ def build(
     """Partition the task's data by `seed` and put it on the device.
 
     `samples` is |D_n|, one number or one per silo; `tests` limits the held-out samples that precision is measured
-    on (all of them by default). What is left out takes the task's default.
+    on (all of them by default). What is left out takes the task's default; where local sets change, a silo holds by
+    default no more than half of what it could own.
     """
     data = load(task) if isinstance(task, str) else task
     defaults = TASKS[data.name]
-    batch = defaults.batch if batch is None else batch
-    check_engine(batch, epochs, proximal, server_momentum, dtype, tests, len(data.test_labels))
-    changes = _dynamics(changing, samples or defaults.samples) if isinstance(changing, str) else changing
-    sizes = local_sizes(data, silos, samples, partition_by)
-    pools = [changes.pool(size, len(data.labels) // silos) for size in sizes]
+    silos, seed, epochs = whole("silos", silos), whole("seed", seed, 0), whole("epochs", epochs)
+    batch = whole("batch", defaults.batch if batch is None else batch)
+    hidden = whole("hidden", defaults.hidden if hidden is None else hidden)
+    channels = (whole("channels", channels[0]), whole("channels", channels[1]))
+    check_engine(proximal, server_momentum, dtype, tests, len(data.test_labels))
+    still = changing == "static" or isinstance(changing, Static)
+    sizes = local_sizes(data, silos, samples, partition_by, spare=not still)
+    check_sizes(sizes)
+    changes = _dynamics(changing, sizes) if isinstance(changing, str) else changing
+    most = ownable(data, sizes, partition_by)
+    pools = [changes.pool(size, available) for size, available in zip(sizes, most, strict=True)]
     shares = partition(partition_by, data.labels, pools, concentration=concentration, silo=data.silo, seed=seed)
-    shape = architecture(model, data.shape, data.classes, hidden or defaults.hidden, channels)
+    check_pools(changes, pools)
+    shape = architecture(model, data.shape, data.classes, hidden, channels)
     centre, spread = data.standard()
     held_out = slice(None) if tests is None else slice(tests)
     return FedAvg(
@@ -78,25 +89,65 @@ def build(
     )
 
 
-def _dynamics(name: str, samples: int | Sequence[int]) -> Dynamics:
-    """Redraw and stream keep the paper's proportions, N(2000, 50) and one sample in twenty, at any task's size."""
-    size = int(np.mean(samples)) or 2000
-    return dynamics(name, mean=size, deviation=size / 40, window=size, arrivals=max(size // 20, 1))
+def _dynamics(name: str, sizes: list[int]) -> Dynamics:
+    """Redraw and stream keep the paper's proportions, N(2000, 50) and one sample in twenty, at any silo's size."""
+    return dynamics(
+        name,
+        mean=tuple(sizes),
+        deviation=tuple(size / 40 for size in sizes),
+        window=tuple(sizes),
+        arrivals=tuple(max(size // 20, 1) for size in sizes),
+    )
 
 
-def local_sizes(data: Dataset, silos: int, samples: int | Sequence[int] | None, partition_by: str) -> list[int]:
-    """|D_n| for every silo: as given, else the task's default, else all that there is."""
-    if silos < 1:
-        raise PotluckError(f"silos must be 1 or more, got {silos}")
+def local_sizes(
+    data: Dataset,
+    silos: int,
+    samples: SupportsIndex | Sequence[SupportsIndex] | np.ndarray | None,
+    partition_by: str,
+    *,
+    spare: bool = False,
+) -> list[int]:
+    """|D_n| for every silo: as given, else the task's default, else all that there is.
+
+    With `spare`, a size that was not given leaves at least as much again for the local set to change to.
+    """
     if samples is None:
         if partition_by == "natural" and data.silo is not None:
-            return [int(count) for count in np.bincount(data.silo)]
-        return [TASKS[data.name].samples or len(data.labels) // silos] * silos
-    if isinstance(samples, int):
-        return [samples] * silos
-    if len(samples) != silos:
-        raise PotluckError(f"samples: {len(samples)} sizes for {silos} silos; give one number or one per silo")
-    return [int(size) for size in samples]
+            own = [int(count) for count in np.bincount(data.silo)]
+            return [max(count // 2, 1) for count in own] if spare else own
+        share = len(data.labels) // silos
+        size = TASKS[data.name].samples or share
+        return [max(min(size, share // 2), 1) if spare else size] * silos
+    given = samples.tolist() if isinstance(samples, np.ndarray) else samples
+    sizes = (
+        [whole("samples", size) for size in given] if isinstance(given, Sequence) else [whole("samples", given)] * silos
+    )
+    if len(sizes) != silos:
+        raise PotluckError(f"samples: {len(sizes)} sizes for {silos} silos; give one number or one per silo")
+    return sizes
+
+
+def ownable(data: Dataset, sizes: list[int], partition_by: str) -> list[int]:
+    """The most that each silo can own: its own samples, or its size and a share in proportion of what nobody holds."""
+    if partition_by == "natural" and data.silo is not None:
+        return [int(np.sum(data.silo == n)) for n in range(len(sizes))]
+    spare = len(data.labels) - sum(sizes)
+    return [size + spare * size // sum(sizes) for size in sizes]
+
+
+def check_pools(changes: Dynamics, pools: list[int]) -> None:
+    """Refuse dynamics that the silos have too few samples for: they would be static in disguise."""
+    least = changes.least()
+    if least.ndim and least.shape != (len(pools),):
+        raise PotluckError(f"dynamics: {len(least)} sizes for {len(pools)} silos; give one number or one per silo")
+    for n, needed in enumerate(np.broadcast_to(least, len(pools))):
+        if pools[n] < needed:
+            name = type(changes).__name__.lower()
+            raise PotluckError(
+                f"dynamics: {name} needs {needed} samples to choose from in silo {n}, which would own {pools[n]}; "
+                "lower samples, silos or its size"
+            )
 
 
 def stack(features: np.ndarray, labels: np.ndarray, shares: list[np.ndarray]) -> Silo:
@@ -116,16 +167,21 @@ def stack(features: np.ndarray, labels: np.ndarray, shares: list[np.ndarray]) ->
     )
 
 
-def check_engine(
-    batch: int, epochs: int, proximal: float, server_momentum: float, dtype: str, tests: int | None, available: int
-) -> None:
+def whole(name: str, value: object, least: int = 1) -> int:
+    """Return the value as an int, refused unless it is a whole number of any type, `least` or more."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise PotluckError(f"{name} must be a whole number, got {value!r}") from None
+    if number < least:
+        raise PotluckError(f"{name} must be {least} or more, got {number}")
+    return number
+
+
+def check_engine(proximal: float, server_momentum: float, dtype: str, tests: int | None, available: int) -> None:
     """Refuse settings that make no sense, before anything is loaded onto the device."""
-    if batch < 1:
-        raise PotluckError(f"batch must be 1 or more, got {batch}")
-    if epochs < 1:
-        raise PotluckError(f"epochs must be 1 or more, got {epochs}")
-    if not proximal >= 0:
-        raise PotluckError(f"proximal must be 0 or more, got {proximal} (0 is FedAvg)")
+    if not (proximal >= 0 and math.isfinite(proximal)):
+        raise PotluckError(f"proximal must be 0 or more and finite, got {proximal} (0 is FedAvg)")
     if not 0 <= server_momentum < 1:
         raise PotluckError(f"server_momentum must be in [0, 1), got {server_momentum}")
     if dtype not in DTYPES:

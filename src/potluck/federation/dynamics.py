@@ -4,17 +4,21 @@ Each silo has a *pool* in shuffled order. Its current set D_n[t] is the cyclic w
 `start` and has `size` samples, so one pair of integers per silo describes any of the three, whatever the data is.
 """
 
-import math
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from potluck.errors import PotluckError
 
 __all__ = ["DYNAMICS", "Dynamics", "Redraw", "Static", "Stream", "Window", "dynamics"]
+
+Whole: TypeAlias = int | tuple[int, ...]
+Real: TypeAlias = float | tuple[float, ...]
+"""One number for all silos, or one for each."""
 
 
 class Window(eqx.Module):
@@ -28,7 +32,11 @@ class Dynamics(Protocol):
     """How D_n[t] becomes D_n[t + 1]."""
 
     def pool(self, size: int, available: int) -> int:
-        """How many samples a silo of nominal size `size` should own, when `available` is its fair share of all."""
+        """How many samples a silo of nominal size `size` should own, when it can own `available` at most."""
+        ...
+
+    def least(self) -> Int[np.ndarray, "*silos"]:
+        """The smallest pool that leaves a silo something to change to: one number for all silos, or one for each."""
         ...
 
     def bound(self, pool: int) -> int:
@@ -52,6 +60,10 @@ class Static(eqx.Module):
         del available
         return size
 
+    def least(self) -> Int[np.ndarray, "*silos"]:
+        """Nothing changes, so one sample will do."""
+        return np.array(1)
+
     def bound(self, pool: int) -> int:
         """All of it."""
         return pool
@@ -70,22 +82,28 @@ class Static(eqx.Module):
 class Redraw(eqx.Module):
     """A fresh stretch of the shuffled pool every slot, |D_n[t]| ~ N(mean, deviation), at least 1, at most the pool."""
 
-    mean: float = 2000.0
-    deviation: float = 50.0
+    mean: Real = 2000.0
+    deviation: Real = 50.0
 
     def pool(self, size: int, available: int) -> int:
         """Twice the nominal size where there is enough, so that a new draw is mostly new data."""
         return max(size, min(2 * size, available))
 
-    def bound(self, pool: int) -> int:
+    def least(self) -> Int[np.ndarray, "*silos"]:
         """Five deviations above the mean; the draw is cut there."""
-        return min(pool, math.ceil(self.mean + 5 * self.deviation))
+        return np.asarray(np.ceil(np.asarray(self.mean) + 5 * np.asarray(self.deviation)), int)
+
+    def bound(self, pool: int) -> int:
+        """The silo that may draw most decides."""
+        return min(pool, int(self.least().max()))
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Draw once."""
         sizes, starts = jax.random.split(key)
-        drawn = self.mean + self.deviation * jax.random.normal(sizes, pool.shape, jnp.float32)
-        size = jnp.clip(jnp.round(drawn).astype(pool.dtype), 1, jnp.minimum(pool, self.bound(2**30)))
+        mean, deviation = (jnp.asarray(value, jnp.float32) for value in (self.mean, self.deviation))
+        drawn = mean + deviation * jax.random.normal(sizes, pool.shape, jnp.float32)
+        most = jnp.minimum(pool, jnp.asarray(self.least(), pool.dtype))
+        size = jnp.clip(jnp.round(drawn).astype(pool.dtype), 1, most)
         return Window(start=jax.random.randint(starts, pool.shape, 0, pool, pool.dtype), size=size)
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
@@ -97,16 +115,20 @@ class Redraw(eqx.Module):
 class Stream(eqx.Module):
     """A window of fixed length: each slot `arrivals` new samples enter it and as many old ones leave."""
 
-    window: int
-    arrivals: int
+    window: Whole
+    arrivals: Whole
 
     def pool(self, size: int, available: int) -> int:
         """Four windows' worth where there is enough; after that the stream comes round again."""
         return max(size, min(4 * size, available))
 
+    def least(self) -> Int[np.ndarray, "*silos"]:
+        """The window and what enters it next."""
+        return np.asarray(np.add(self.window, self.arrivals), int)
+
     def bound(self, pool: int) -> int:
-        """The window."""
-        return min(pool, self.window)
+        """The longest window."""
+        return min(pool, int(np.max(self.window)))
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Start at a random place of the pool."""
@@ -116,24 +138,29 @@ class Stream(eqx.Module):
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """Slide."""
         del key
-        return Window(start=(window.start + self.arrivals) % pool, size=window.size)
+        arrivals = jnp.asarray(self.arrivals, pool.dtype)
+        return Window(start=(window.start + arrivals) % pool, size=window.size)
 
 
 DYNAMICS = ("static", "redraw", "stream")
 
 
 def dynamics(
-    name: str, *, mean: float = 2000.0, deviation: float = 50.0, window: int = 2000, arrivals: int = 100
+    name: str, *, mean: Real = 2000.0, deviation: Real = 50.0, window: Whole = 2000, arrivals: Whole = 100
 ) -> Dynamics:
     """Build the named dynamics; the numbers that do not belong to it are ignored."""
     if name == "static":
         return Static()
     if name == "redraw":
-        if not (mean >= 1 and deviation >= 0):
+        if not (_within(mean, 1) and _within(deviation, 0)):
             raise PotluckError(f"dynamics: redraw needs mean ≥ 1 and deviation ≥ 0, got {mean} and {deviation}")
         return Redraw(mean, deviation)
     if name == "stream":
-        if not (window >= 1 and arrivals >= 0):
+        if not (_within(window, 1) and _within(arrivals, 0)):
             raise PotluckError(f"dynamics: stream needs window ≥ 1 and arrivals ≥ 0, got {window} and {arrivals}")
         return Stream(window, arrivals)
     raise PotluckError(f"dynamics: {name!r} is not one of {', '.join(DYNAMICS)}")
+
+
+def _within(values: Real, least: float) -> bool:
+    return bool(np.all((np.asarray(values) >= least) & np.isfinite(values)))

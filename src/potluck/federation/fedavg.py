@@ -16,6 +16,9 @@ from potluck.federation.optimisers import Optimiser
 
 __all__ = ["FedAvg", "Global", "Silo", "State", "samples_of"]
 
+NOBODY = 2**32 - 1
+"""An identity that no silo has, for the draws of a round that are not a silo's own."""
+
 
 class Silo(eqx.Module):
     """The pool of one silo, and which stretch of it is the current local set. Stacked, the pools of all silos."""
@@ -127,9 +130,12 @@ class FedAvg(eqx.Module):
         key: PRNGKeyArray,
         window: Window | None = None,
     ) -> tuple[Global, Float[Array, ""]]:
-        """One FedAvg round: w ← Σ_n (x_n / Σ_j x_j) w_n, with w_n from local epochs on silo n's x_n samples."""
+        """One FedAvg round: w ← Σ_n (x_n / Σ_j x_j) w_n, with w_n from local epochs on silo n's x_n samples.
+
+        Without a window, the local sets are a first draw of the dynamics.
+        """
         if window is None:
-            window = Static().init(self.silos.pool, key)
+            window = self.dynamics.init(self.silos.pool, jax.random.fold_in(key, NOBODY))
         samples = samples_of(contributions, window.size)
         keys = jax.vmap(lambda silo: jax.random.fold_in(key, silo))(self.silos.identity)
         locals_ = jax.vmap(self.local_update, in_axes=(None, 0, 0, 0, 0))(
@@ -143,10 +149,13 @@ class FedAvg(eqx.Module):
     ) -> Model:
         """Mini-batch descent over `samples` random members of the current local set, `epochs` times.
 
-        The loop has as many steps as the samples need, so a small contribution costs little.
+        The loop has as many steps as the samples need, so a small contribution costs little. Without a window, the
+        local set is the longest stretch from the pool's first sample that the dynamics allow.
         """
         if window is None:
-            window = Window(start=jnp.zeros_like(silo.pool), size=silo.pool)
+            size = jnp.minimum(silo.pool, self.dynamics.bound(silo.labels.shape[0]))
+            window = Window(start=jnp.zeros_like(silo.pool), size=size)
+            samples = jnp.minimum(samples, size)
         orders = self.draw(silo, samples, key, window)
         steps = longest(-(-samples // self.batch))
         within = jnp.arange(self.batch, dtype=jnp.int32)

@@ -3,6 +3,7 @@
 Silos with fewer samples run out of mini-batches first: an idle step must leave weights and memory as they are.
 """
 
+import math
 from typing import Any, Protocol, TypeAlias
 
 import equinox as eqx
@@ -91,9 +92,12 @@ class Adam(eqx.Module):
         mean = jax.tree.map(lambda m, g: self.first * m + (1 - self.first) * g, memory.mean, gradient)
         square = jax.tree.map(lambda v, g: self.second * v + (1 - self.second) * g**2, memory.square, gradient)
         safe = jnp.maximum(steps, 1)
-        scale = jnp.sqrt(1 - self.second**safe) / (1 - self.first**safe)
+        warm, warm_square = 1 - self.first**safe, 1 - self.second**safe
         moved = jax.tree.map(
-            lambda w, m, v: w - self.rate * scale * m / (jnp.sqrt(v) + self.epsilon), weights, mean, square
+            lambda w, m, v: w - self.rate * (m / warm) / (jnp.sqrt(v / warm_square) + self.epsilon),
+            weights,
+            mean,
+            square,
         )
         fresh = AdamMemory(mean=mean, square=square, steps=steps)
         return _where(active, moved, weights), _where(active, fresh, memory)
@@ -110,6 +114,6 @@ def optimiser(name: str, rate: float) -> Optimiser:
     """Build the named optimiser."""
     if name not in OPTIMISERS:
         raise PotluckError(f"optimiser: {name!r} is not one of {', '.join(OPTIMISERS)}")
-    if not rate > 0:
-        raise PotluckError(f"learning_rate must be positive, got {rate}")
+    if not (rate > 0 and math.isfinite(rate)):
+        raise PotluckError(f"learning_rate must be positive and finite, got {rate}")
     return OPTIMISERS[name](rate)  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from potluck.errors import PotluckError
 
-__all__ = ["PARTITIONS", "dirichlet", "iid", "natural", "partition"]
+__all__ = ["PARTITIONS", "check_sizes", "dirichlet", "iid", "natural", "partition"]
 
 PARTITIONS = ("iid", "dirichlet", "quantity", "natural")
 Indices = Int[np.ndarray, " size"]
@@ -28,11 +28,7 @@ def partition(
     """
     if kind not in PARTITIONS:
         raise PotluckError(f"partition: {kind!r} is not one of {', '.join(PARTITIONS)}")
-    if not len(sizes):
-        raise PotluckError("silos must be 1 or more, got 0")
-    for n, size in enumerate(sizes):
-        if size < 1:
-            raise PotluckError(f"samples: silo {n} would hold {size}; give every silo 1 or more")
+    check_sizes(sizes)
     rng = np.random.default_rng(seed)
     if kind == "natural":
         return natural(silo, sizes, rng)
@@ -44,6 +40,15 @@ def partition(
     if kind == "dirichlet":
         return dirichlet(labels, sizes, concentration, rng)
     return iid(len(labels), sizes, rng)
+
+
+def check_sizes(sizes: Sequence[int]) -> None:
+    """Refuse a federation without silos, and a silo without samples."""
+    if not len(sizes):
+        raise PotluckError("silos must be 1 or more, got 0")
+    for n, size in enumerate(sizes):
+        if size < 1:
+            raise PotluckError(f"samples: silo {n} would hold {size}; give every silo 1 or more")
 
 
 def iid(samples: int, sizes: Sequence[int], rng: np.random.Generator) -> list[Indices]:
@@ -59,8 +64,10 @@ def dirichlet(
 
     Silos choose in random order; where a class has run out, the shortfall is spread over the classes that have not.
     """
-    if not concentration > 0:
-        raise PotluckError(f"concentration must be positive, got {concentration} (small is skewed, large is even)")
+    if not 0 < concentration < np.inf:
+        raise PotluckError(
+            f"concentration must be positive and finite, got {concentration} (small is skewed, large is even)"
+        )
     classes = np.unique(labels)
     decks = [rng.permutation(np.flatnonzero(labels == c)) for c in classes]
     left = np.array([len(deck) for deck in decks])

@@ -123,14 +123,24 @@ def run_games(
     fed: FedAvg, contributions: Float[np.ndarray, "games *slots silos"], keys: PRNGKeyArray, slots: int | None = None
 ) -> Trace:
     """Many games side by side on the same data, each with its own model, contributions and key."""
-    values = np.asarray(contributions)
+    values = check_contributions(contributions, fed.silos.labels.shape[0])
+    if values.ndim < 2 or not len(values):
+        raise PotluckError(f"contributions: run_games needs 1 game or more, got shape {values.shape}")
     plans = jnp.asarray(np.stack([_plan(fed, game, slots) for game in values]))
     if keys.shape != (len(plans),):
         raise PotluckError(f"keys: {len(plans)} games need {len(plans)} keys, got {keys.shape}")
-    mesh = mesh_over(len(plans), "games")
-    place = NamedSharding(mesh, P("games"))
-    plans, keys = jax.device_put((plans, keys), place)
-    return _run_games(fed, plans, keys, mesh)
+    games = len(plans)
+    mesh = Mesh(np.array(jax.devices()[:games]), ("games",))
+    each = -(-games // mesh.size)
+    groups = -(-each // abreast(fed, each))
+    together = -(-each // groups)
+    # Games in which nobody contributes fill up the last groups; what they give is cut off.
+    padding = mesh.size * groups * together - games
+    plans = jnp.pad(plans, ((0, padding), (0, 0), (0, 0)))
+    keys = jnp.concatenate([keys, jnp.repeat(keys[-1:], padding)])
+    plans, keys = jax.device_put((plans, keys), NamedSharding(mesh, P("games")))
+    padded: Trace = _run_games(fed, plans, keys, mesh, together)
+    return jax.tree.map(lambda a: a[:games], padded)  # type: ignore[no-any-return]
 
 
 def _plan(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: int | None) -> np.ndarray:
@@ -139,6 +149,10 @@ def _plan(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: 
         if slots is None or slots < 1:
             raise PotluckError(f"slots must be 1 or more, got {slots}")
         plan = np.broadcast_to(plan, (slots, *plan.shape))
+    if plan.ndim > 2 or not len(plan):
+        raise PotluckError(
+            f"contributions: a game needs one per silo, or that for 1 slot or more, got shape {plan.shape}"
+        )
     return plan
 
 
@@ -156,7 +170,7 @@ _run = eqx.filter_jit(trace)
 
 
 def abreast(fed: FedAvg, games: int) -> int:
-    """How many games a device should train in step, and the rest after them.
+    """How many of a device's games it should at most train in step, and the rest after them.
 
     A CPU is fastest while the local models of all of them stay in its cache: with 4 silos and a 784-64-10 perceptron
     8 games cost 32 ms each, 16 cost 55. An accelerator takes all it is given.
@@ -165,14 +179,13 @@ def abreast(fed: FedAvg, games: int) -> int:
         return games
     weights = jax.eval_shape(fed.architecture.init, jax.random.key(0))
     footprint = fed.silos.labels.shape[0] * sum(leaf.size * 4 for leaf in jax.tree.leaves(weights))
-    most = max(CACHE_BYTES // footprint, 1)
-    return max(n for n in range(1, games + 1) if games % n == 0 and n <= most)
+    return min(max(int(CACHE_BYTES // footprint), 1), games)
 
 
 @eqx.filter_jit
-def _run_games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh) -> Trace:
-    together = abreast(fed, len(plans) // mesh.size)
-
+def _run_games(
+    fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh, together: int
+) -> Trace:
     def games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray) -> Trace:
         groups = jax.tree.map(lambda a: a.reshape(-1, together, *a.shape[1:]), (plans, keys))
         traces = jax.lax.map(lambda group: jax.vmap(lambda plan, key: trace(fed, plan, key))(*group), groups)
