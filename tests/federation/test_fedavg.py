@@ -1,5 +1,6 @@
 """The engine against FedAvg written a second time, and the properties every slot must have."""
 
+import dataclasses
 import hashlib
 import subprocess
 import sys
@@ -13,12 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh
+from jaxtyping import Array, PyTree
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.federation import FedAvg, build, run, run_games, runs, samples_of, spread
 from potluck.federation.dynamics import Static, Window
 from potluck.federation.fedavg import NOBODY, Global
 from potluck.federation.models import CNN, kernel, patches
+from potluck.federation.optimisers import SGD
 from tests.federation import reference
 from tests.federation.conftest import pictures
 
@@ -312,3 +315,26 @@ def test_double_precision_elsewhere_leaves_the_engine_in_float32() -> None:
         assert precision.dtype == np.float32
         kinds = [jax.tree.map(lambda leaf: leaf.dtype, tree) for tree in (state, after)]
         assert kinds[0] == kinds[1]
+
+
+class Counting(eqx.Module):
+    """SGD that counts the steps it takes."""
+
+    taken: list[int] = eqx.field(static=True)
+
+    def init(self, weights: PyTree) -> None:
+        del weights
+
+    def step(self, weights: PyTree, gradient: PyTree, memory: None, active: Array) -> tuple[PyTree, None]:
+        jax.debug.callback(lambda _: self.taken.append(1), active)
+        return SGD(0.05).step(weights, gradient, memory, active)
+
+
+@pytest.mark.parametrize(("contribution", "steps"), [(1.0, 14), (0.1, 2), (0.001, 1), (0.0, 0)])
+def test_work_follows_the_largest_contribution(contribution: float, steps: int) -> None:
+    """350 samples in batches of 25: as many steps as they need, and each of the four silos takes part in all."""
+    taken, key = list[int](), jax.random.key(0)
+    fed = dataclasses.replace(build("digits", silos=4, samples=350, batch=25), optimiser=Counting(taken))
+    fed.round(fed.init_model(key), jnp.array([contribution, 0.0, 0.0, 0.0]), key)
+    jax.effects_barrier()
+    assert len(taken) == 4 * steps

@@ -220,7 +220,8 @@ class FedAvg(eqx.Module):
             locals_, samples = jax.lax.all_gather((locals_, samples), self.axis, tiled=True)
         total = samples.sum()
         share = samples.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
-        mean = jax.tree.map(lambda w: jnp.tensordot(share, w, axes=1), locals_)
+        # Summed, not multiplied as matrices: an accelerator would round the weights to TF32 in a product.
+        mean = jax.tree.map(lambda w: jnp.sum(share.reshape(-1, *[1] * (w.ndim - 1)) * w, axis=0), locals_)
         if model.velocity is None:
             weights = jax.tree.map(lambda new, old: jnp.where(total > 0, new, old), mean, model.weights)
             return Global(weights=weights, velocity=None)

@@ -51,7 +51,8 @@ def mesh_over(work: int, axis: str) -> Mesh:
 class Spread(eqx.Module):
     """One game whose silos are spread over devices; a precision source like the federation it wraps.
 
-    The silos' models are gathered before they are averaged, so the number of devices does not change a bit of it.
+    The silos' models are gathered before they are averaged, so the order of the sum does not depend on the devices.
+    (Their local steps may round differently when a device holds a single silo: same bits means same machine.)
     """
 
     fed: FedAvg

@@ -18,11 +18,24 @@ from potluck.errors import PotluckError
 from potluck.federation import load
 from potluck.studies.benchmarks.peers import Absent, Peer, Timing
 
-__all__ = ["DIGITS", "OURS", "OURS_ABREAST", "Contest", "Engine", "Row", "flops", "prepare", "race", "sgemm_peak"]
+__all__ = [
+    "DIGITS",
+    "OURS",
+    "OURS_ABREAST",
+    "OURS_AT_A_TENTH",
+    "Contest",
+    "Engine",
+    "Row",
+    "flops",
+    "prepare",
+    "race",
+    "sgemm_peak",
+]
 
 Engine = Callable[[Path], Timing | Absent]
 
 OURS = Peer("potluck.studies.benchmarks.ours", "potluck-fl")
+OURS_AT_A_TENTH = Peer("potluck.studies.benchmarks.ours", "potluck-fl", ("--contribution", "0.1"))
 OURS_ABREAST = Peer("potluck.studies.benchmarks.ours", "potluck-fl", ("--games", "16", "--batch", "25"))
 
 

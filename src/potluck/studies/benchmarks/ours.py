@@ -34,13 +34,13 @@ def federation(path: str, work: Work, batch: int) -> fedavg.FedAvg:
     )
 
 
-def one_game(fed: fedavg.FedAvg, work: Work) -> tuple[float, float]:
-    """(rounds/s, accuracy) of one game from the given weights, every silo contributing all it has."""
+def one_game(fed: fedavg.FedAvg, work: Work, contribution: float) -> tuple[float, float]:
+    """(rounds/s, accuracy) of one game from the given weights, every silo contributing the same share."""
     source = runs.spread(fed)
     layers = tuple(Dense(jnp.asarray(w.T), jnp.asarray(b)) for w, b in ((work.w1, work.b1), (work.w2, work.b2)))
     initial = eqx.tree_at(lambda s: s.model.weights, source.init(jax.random.key(0)), Perceptron(layers))
-    everything = jnp.ones(len(work.y))
-    slot = eqx.filter_jit(lambda source, state, key: source.train(state, everything, key))
+    contributions = jnp.full(len(work.y), contribution)
+    slot = eqx.filter_jit(lambda source, state, key: source.train(state, contributions, key))
     keys = list(jax.random.split(jax.random.key(1), ROUNDS))
 
     def play(rounds: int) -> float:
@@ -68,11 +68,12 @@ def main() -> None:
     parser.add_argument("path")
     parser.add_argument("--games", type=int, default=1)
     parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--contribution", type=float, default=1.0)
     asked = parser.parse_args()
     runs.use_cores()
     work = Work.load(asked.path)
     fed = federation(asked.path, work, asked.batch)
-    result = one_game(fed, work) if asked.games == 1 else side_by_side(fed, asked.games)
+    result = one_game(fed, work, asked.contribution) if asked.games == 1 else side_by_side(fed, asked.games)
     report("Potluck", __version__, *result, device=jax.devices()[0].platform)
 
 
