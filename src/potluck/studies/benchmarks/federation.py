@@ -117,7 +117,7 @@ def race(
         if name in absent:
             return Row(name, contest.task, contest.model, contest.games, note=absent[name])
         best = max(runs[name], key=lambda timing: timing.rounds_per_second)
-        share = None if peak is None else best.rounds_per_second * flops(contest) / peak
+        share = None if peak is None else best.rounds_per_second * flops(contest) / contest.games / peak
         return Row(
             name,
             contest.task,
