@@ -1,13 +1,12 @@
 """What commands share: where a scenario comes from, numbers from text, and JAX set up once."""
 
 import math
-import os
 from pathlib import Path
 
 from potluck.errors import PotluckError
 from potluck.scenario import Scenario, load, preset
 
-__all__ = ["cache_folder", "chosen_scenario", "numbers", "start_jax"]
+__all__ = ["chosen_scenario", "numbers", "start_jax"]
 
 
 def chosen_scenario(path: Path | None, name: str | None) -> Scenario:
@@ -30,15 +29,12 @@ def numbers(text: str, option: str) -> list[float]:
     return values
 
 
-def cache_folder() -> Path:
-    """Where Potluck keeps what it need not compute or fetch twice."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "potluck"
-
-
 def start_jax(double: bool) -> None:
     """Set JAX up for a command: double precision where theory wants it, compiled programs kept for the next call."""
     import jax
 
+    from potluck.federation.data import cache_dir
+
     jax.config.update("jax_enable_x64", double)
-    jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+    jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
