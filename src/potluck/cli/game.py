@@ -1,6 +1,7 @@
 """`potluck game`: the stage game of a scenario, solved and shown."""
 
 import json as jsonlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,19 +67,24 @@ def game(
     start_jax(double=True)
     import jax.numpy as jnp
 
-    from potluck.studies import figures, stage
     from potluck.studies import report as reports
+    from potluck.studies import stage
 
     stage_game = stage.stage_game(scenario)
     with Console(stderr=True).status("Solving the game…"):
-        solution = stage.solve(stage_game)
-        swept = None if grid is None else stage.sweep(stage_game, jnp.linspace(*grid[:2], int(grid[2])))
+        # Compilation is most of the wait, and two programs compile at once on two cores.
+        with ThreadPoolExecutor() as threads:
+            solving = threads.submit(stage.solve, stage_game)
+            swept = None if grid is None else stage.sweep(stage_game, jnp.linspace(*grid[:2], int(grid[2])))
+            solution = solving.result()
         settled = None if play is None else stage.settled(stage_game, jnp.asarray(play))
     found = stage.plain(solution, swept) | ({} if settled is None else {"play": stage.plain_settled(settled)})
     saved = []
     try:
         if plot is not None:
-            figures.draw_game(solution, swept, plot)
+            from potluck.studies.figures import draw_game
+
+            draw_game(solution, swept, plot)
             saved.append(plot)
         if report is not None:
             saved.append(reports.write_report(scenario, solution, swept, found, report))

@@ -4,7 +4,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-from scipy.optimize import least_squares
 
 from potluck.errors import PotluckError
 from potluck.scenario import CurvePrecision
@@ -77,6 +76,8 @@ def fit(contributed: np.ndarray, precision: np.ndarray, slots: int, initial: flo
 
     Both arrays have one entry per sustained contribution: Σ_n d_n|D_n|, and the measured mean over `slots` slots.
     """
+    from scipy.optimize import least_squares  # 0.4 s that only a fit should cost
+
     trained = np.arange(1, slots + 1) * np.asarray(contributed)[:, None]
 
     def residuals(parameters: np.ndarray) -> np.ndarray:

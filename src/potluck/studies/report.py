@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from potluck.scenario import Scenario, render
-from potluck.studies.figures import draw_game
 from potluck.studies.stage import Solution, Sweep
 
 __all__ = ["named_intensity", "summary", "write_report"]
@@ -36,6 +35,8 @@ def write_report(
     scenario: Scenario, solution: Solution, swept: Sweep | None, figures: dict[str, Any], folder: Path
 ) -> Path:
     """Write `report.html` (self-contained), `game.png` and `game.json` into a folder; answers the page's path."""
+    from potluck.studies.figures import draw_game
+
     picture = folder / "game.png"
     draw_game(solution, swept, picture)
     (folder / "game.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -17,7 +17,6 @@ from potluck.economy import (
     jain_index,
     nash,
     pigouvian_intensity,
-    planner,
     price_of_anarchy,
     rationality,
     redistribution,
@@ -105,8 +104,14 @@ def solve(game: StageGame) -> Solution:
     """Solve the game at its own intensity, at none, and for the planner."""
     intensity = game.redistribution.intensity
     intensities = jnp.stack([intensity, jnp.zeros_like(intensity), intensity])
-    equilibrium, without = jax.vmap(lambda at: nash(game.at(at)))(intensities[:2])
-    optimum = planner(game)
+    profit = game.terms.profit
+
+    def climb(profit: Float[Array, " silos"], intensity: Float[Array, "..."]) -> Float[Array, " silos"]:
+        return nash(eqx.tree_at(lambda at: at.terms.profit, game.at(intensity), profit))
+
+    # W/Σp is the potential of the unpaid game in which every silo earns all profits: the planner climbs alongside.
+    profits = jnp.stack([profit, profit, jnp.full_like(profit, profit.sum())])
+    equilibrium, without, optimum = jax.vmap(climb)(profits, intensities.at[2].set(0.0))
 
     def play(intensity: Float[Array, "..."], contributions: Float[Array, " silos"]) -> Play:
         at = game.at(intensity)
@@ -157,6 +162,7 @@ def sweep(game: StageGame, intensities: Float[Array, " points"]) -> Sweep:
 
 def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:
     """The solution as JSON-ready values. `no_redistribution` carries the same keys as the whole."""
+    solution, swept = jax.device_get((solution, swept))
 
     def figures(play: Play) -> dict[str, Any]:
         return {
