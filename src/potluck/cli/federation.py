@@ -90,7 +90,6 @@ def run(
     if not 0 <= seed < 2**32:
         raise PotluckError(f"--seed must be 0 or more and below 2**32, got {seed}")
     _start()
-    import equinox as eqx
     import jax
     import jax.numpy as jnp
     from rich.console import Console
@@ -98,6 +97,7 @@ def run(
 
     from potluck.federation import check_contributions, spread
     from potluck.federation.figures import check_picture, draw_run
+    from potluck.federation.runs import compiled
 
     play = jnp.asarray(check_contributions(given, len(given)))
     check_picture(plot)
@@ -110,12 +110,12 @@ def run(
     keys = jax.random.split(rest, slots)
     state = source.init(start)
     initial, precision, sizes = float(fed.precision(state.model.weights)), [], []
-    train = eqx.filter_jit(source.train)
+    train = compiled(lambda source, *slot: source.train(*slot), fed)
     console = Console(stderr=json)
     with Live(_slots(initial, [], []), console=console, refresh_per_second=8) as live:
         for key in keys:
             sizes.append([int(size) for size in state.window.size])
-            state, reached = train(state, play, key)
+            state, reached = train(source, state, play, key)
             precision.append(float(reached))
             live.update(_slots(initial, precision, sizes))
     if json:

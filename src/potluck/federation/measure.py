@@ -83,7 +83,8 @@ def measure(
     initial, done = [], 0
     for seed in range(seeds):
         fed = federation(seed)
-        source, sizes = spread(fed), np.asarray(fed.silos.pool)
+        source = spread(fed)
+        sizes = np.asarray(fed.init(jax.random.key(seed)).window.size)
         common = {d: (float(d),) * len(sizes) for d in grid}
         own = {d: (float(d),) + (others,) * (len(sizes) - 1) for d in (0.0, *grid)}
         plays = list(dict.fromkeys([*common.values(), *own.values()]))

@@ -6,7 +6,10 @@ devices, many games are split game by game, and `use_cores` makes every core a d
 
 import contextlib
 import dataclasses
+import functools
 import os
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,10 +24,12 @@ from potluck.federation.build import check_contributions
 from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet
 from potluck.federation.models import Model
 
-__all__ = ["Spread", "Trace", "run", "run_games", "spread", "use_cores"]
+__all__ = ["Spread", "Trace", "compiled", "run", "run_games", "spread", "use_cores"]
 
 AXIS = "silos"
 CACHE_BYTES = 8 << 20
+LARGE_PRODUCT = 1 << 20
+LIBRARY_PRODUCTS = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"}
 
 
 class Trace(eqx.Module):
@@ -117,7 +122,7 @@ def run(
     """
     source = spread(fed) if isinstance(fed, FedAvg) else fed
     plan = _plan(fed if isinstance(fed, FedAvg) else fed.fed, contributions, slots)
-    return _run(source, jnp.asarray(plan), key)
+    return compiled(trace, fed if isinstance(fed, FedAvg) else fed.fed)(source, jnp.asarray(plan), key)  # type: ignore[no-any-return]
 
 
 def run_games(
@@ -140,7 +145,7 @@ def run_games(
     plans = jnp.pad(plans, ((0, padding), (0, 0), (0, 0)))
     keys = jnp.concatenate([keys, jnp.repeat(keys[-1:], padding)])
     plans, keys = jax.device_put((plans, keys), NamedSharding(mesh, P("games")))
-    padded: Trace = _run_games(fed, plans, keys, mesh, together)
+    padded: Trace = compiled(_run_games, fed)(fed, plans, keys, mesh, together)
     return jax.tree.map(lambda a: a[:games], padded)  # type: ignore[no-any-return]
 
 
@@ -167,7 +172,25 @@ def trace(source: FedAvg | Spread, plan: Float[Array, "slots silos"], key: PRNGK
     return Trace(initial=initial, precision=precision)
 
 
-_run = eqx.filter_jit(trace)
+def compiled(function: Callable[..., Any], fed: FedAvg) -> Callable[..., Any]:
+    """Compile a function that trains this federation, with the matrix products that suit its size.
+
+    On a CPU the products of XLA's kernel library make a slot of a 784-64-10 perceptron 1.1 to 1.6 times as fast, and
+    measuring precision three times; for 64-32-10 they are a quarter slower than XLA's own.
+    """
+    weights = jax.tree.leaves(jax.eval_shape(fed.architecture.init, jax.random.key(0)))
+    large = fed.batch * max(leaf.size for leaf in weights) >= LARGE_PRODUCT
+    return _compiled(function, large and jax.default_backend() == "cpu")
+
+
+@functools.cache
+def _compiled(function: Callable[..., Any], library: bool) -> Callable[..., Any]:
+    if library:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a version of XLA that names the option otherwise
+            jax.jit(lambda x: x, compiler_options=LIBRARY_PRODUCTS).lower(0.0).compile()
+            options: dict[str, Any] = {"compiler_options": LIBRARY_PRODUCTS}
+            return eqx.filter_jit(function, **options)
+    return eqx.filter_jit(function)
 
 
 def abreast(fed: FedAvg, games: int) -> int:
@@ -183,7 +206,6 @@ def abreast(fed: FedAvg, games: int) -> int:
     return min(max(int(CACHE_BYTES // footprint), 1), games)
 
 
-@eqx.filter_jit
 def _run_games(
     fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh, together: int
 ) -> Trace:

@@ -47,11 +47,11 @@ def one_game(fed: fedavg.FedAvg, work: Work, contribution: float) -> tuple[float
     contributions = jnp.full(len(work.y), contribution)
     keys = jax.random.split(jax.random.key(1), ROUNDS)
 
-    @eqx.filter_jit
     def game(source: fedavg.FedAvg | runs.Spread, initial: fedavg.State) -> Array:
         return jax.lax.scan(lambda state, key: source.train(state, contributions, key), initial, keys)[1][-1]
 
-    return timed(lambda _: float(game(source, initial)))
+    play = runs.compiled(game, fed)
+    return timed(lambda _: float(play(source, initial)))
 
 
 def side_by_side(fed: fedavg.FedAvg, games: int) -> tuple[float, float]:
