@@ -10,7 +10,7 @@ from hypothesis import given
 from jaxtyping import Array
 from numpy.testing import assert_allclose
 
-from potluck.federation.curve import Curve, Stepwise, Sustained, curve, fit
+from potluck.federation.curve import Curve, Progress, Stepwise, Sustained, curve, fit
 from potluck.scenario import CurvePrecision
 
 KEY = jax.random.key(0)
@@ -28,25 +28,25 @@ def test_level_by_hand() -> None:
 
 def test_slots_add_up() -> None:
     source = Stepwise(law(), jnp.array([100.0, 200.0]))
-    trained, _ = source.train(source.init(KEY), jnp.array([1.0, 0.5]), KEY)
-    trained, precision = source.train(trained, jnp.array([0.0, 0.5]), KEY)
-    assert float(trained) == 300.0
+    state, _ = source.train(source.init(KEY), jnp.array([1.0, 0.5]), KEY)
+    state, precision = source.train(state, jnp.array([0.0, 0.5]), KEY)
+    assert float(state.trained) == 300.0
     assert_allclose(precision, 0.5, rtol=1e-6)
 
 
 def test_a_slot_without_contributions_changes_nothing() -> None:
     source = Stepwise(law(), jnp.array([100.0, 200.0]))
-    trained, precision = source.train(source.init(KEY), jnp.zeros(2), KEY)
-    assert float(trained) == 0.0
-    assert_allclose(precision, 0.1, rtol=1e-6)
+    state, precision = source.train(source.init(KEY), jnp.zeros(2), KEY)
+    assert float(state.trained) == 0.0
+    assert_allclose([precision, source.measure(state)], 0.1, rtol=1e-6)
 
 
 def test_sustained_precision_is_the_mean_over_the_slots_of_a_game() -> None:
     samples, played = jnp.array([100.0, 200.0]), jnp.array([0.3, 0.9])
     source = Stepwise(law(), samples)
 
-    def slot(trained: Array, key: Array) -> tuple[Array, Array]:
-        return source.train(trained, played, key)
+    def slot(state: Progress, key: Array) -> tuple[Progress, Array]:
+        return source.train(state, played, key)
 
     _, precisions = jax.lax.scan(slot, source.init(KEY), jax.random.split(KEY, 30))
     assert_allclose(Sustained(law(), samples, 30)(played), precisions.mean(), rtol=1e-5)

@@ -43,13 +43,15 @@ def build(
     server_momentum: float = 0.0,
     tests: int | None = None,
     dtype: str = "float32",
+    capacity: int = 0,
     seed: int = 0,
 ) -> FedAvg:
     """Partition the task's data by `seed` and put it on the device.
 
     `samples` is |D_n|, one number or one per silo; `tests` limits the held-out samples that precision is measured
     on (all of them by default). What is left out takes the task's default; where local sets change, a silo holds by
-    default no more than half of what it could own.
+    default no more than half of what it could own. Pools are padded to `capacity` where they are smaller, so that
+    federations of different sizes have one shape.
     """
     data = load(task) if isinstance(task, str) else task
     defaults = TASKS[data.name]
@@ -70,7 +72,7 @@ def build(
     centre, spread = data.standard()
     held_out = slice(None) if tests is None else slice(tests)
     return FedAvg(
-        silos=stack(shape.features(data.images[np.concatenate(shares)]), data.labels, shares),
+        silos=stack(shape.features(data.images[np.concatenate(shares)]), data.labels, shares, capacity),
         test=TestSet(
             features=jnp.asarray(shape.features(data.test_images[held_out])),
             labels=jnp.asarray(data.test_labels[held_out]),
@@ -150,12 +152,13 @@ def check_pools(changes: Dynamics, pools: list[int]) -> None:
             )
 
 
-def stack(features: np.ndarray, labels: np.ndarray, shares: list[np.ndarray]) -> Silo:
+def stack(features: np.ndarray, labels: np.ndarray, shares: list[np.ndarray], capacity: int = 0) -> Silo:
     """Put the silos' pools into one array, the smaller ones padded at the end with samples that are never drawn."""
     sizes = [len(share) for share in shares]
+    longest = max(capacity, *sizes)
     pools = np.split(features, np.cumsum(sizes)[:-1])
-    stacked = np.zeros((len(shares), max(sizes), *features.shape[1:]), np.uint8)
-    classes = np.zeros((len(shares), max(sizes)), np.int32)
+    stacked = np.zeros((len(shares), longest, *features.shape[1:]), np.uint8)
+    classes = np.zeros((len(shares), longest), np.int32)
     for n, (pool, share) in enumerate(zip(pools, shares, strict=True)):
         stacked[n, : len(share)] = pool
         classes[n, : len(share)] = labels[share]

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.errors import PotluckError
-from potluck.scenario import CurvePrecision
+from potluck.scenario import CurvePrecision, Normal
+from potluck.scenario.terms import counts
 
-__all__ = ["Curve", "Stepwise", "Sustained", "curve", "fit"]
+__all__ = ["Curve", "Progress", "Stepwise", "Sustained", "curve", "fit"]
 
 
 class Curve(eqx.Module):
@@ -28,24 +29,43 @@ class Curve(eqx.Module):
         return self.ceiling - (self.ceiling - self.initial) * (1 + trained / self.scale) ** -self.exponent
 
 
-class Stepwise(eqx.Module):
-    """The law slot by slot, as a precision source: its state is K, and every slot adds Σ_n d_n·|D_n|."""
+class Progress(eqx.Module):
+    """K, the samples trained on so far, and the |D_n[t]| that the next contributions refer to."""
 
-    curve: Curve
+    trained: Float[Array, ""]
     samples: Float[Array, " silos"]
 
-    def init(self, key: PRNGKeyArray | Array) -> Float[Array, ""]:
+
+class Stepwise(eqx.Module):
+    """The law slot by slot, as a precision source: every slot adds Σ_n d_n·|D_n| to K."""
+
+    curve: Curve
+    held: Float[Array, " silos"]
+    """|D_n|, where `sizes` does not say how it is drawn."""
+    sizes: Normal | None = eqx.field(static=True, default=None)
+    every_slot: bool = eqx.field(static=True, default=False)
+    """Whether sizes are drawn anew in every slot, or once for a game."""
+
+    def init(self, key: PRNGKeyArray | Array) -> Progress:
         """Nothing trained yet."""
-        del key
-        return jnp.zeros_like(self.curve.scale)
+        samples = self.held if self.sizes is None else counts(self.sizes, len(self.held), key)
+        return Progress(trained=jnp.zeros_like(self.curve.scale), samples=samples)
+
+    def samples(self, state: Progress) -> Float[Array, " silos"]:
+        """|D_n[t]| of the coming slot."""
+        return state.samples
+
+    def measure(self, state: Progress) -> Float[Array, ""]:
+        """P of what is trained so far."""
+        return self.curve.level(state.trained)
 
     def train(
-        self, trained: Float[Array, ""], contributions: Float[Array, " silos"], key: PRNGKeyArray | Array
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        self, state: Progress, contributions: Float[Array, " silos"], key: PRNGKeyArray | Array
+    ) -> tuple[Progress, Float[Array, ""]]:
         """One slot: the samples contributed join those trained on before; the new state and P."""
-        del key
-        trained = trained + contributions @ self.samples
-        return trained, self.curve.level(trained)
+        trained = state.trained + contributions @ state.samples
+        samples = self.init(key).samples if self.every_slot else state.samples
+        return Progress(trained, samples), self.curve.level(trained)
 
 
 class Sustained(eqx.Module):

@@ -114,6 +114,14 @@ class FedAvg(eqx.Module):
         velocity = jax.tree.map(jnp.zeros_like, weights) if self.server_momentum else None
         return Global(weights=weights, velocity=velocity)
 
+    def samples(self, state: State) -> Float[Array, " silos"]:
+        """|D_n[t]| of the coming slot."""
+        return state.window.size.astype(jnp.float32)
+
+    def measure(self, state: State) -> Float[Array, ""]:
+        """P of the global model as it is."""
+        return self.precision(state.model.weights)
+
     def train(
         self, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray
     ) -> tuple[State, Float[Array, ""]]:

@@ -22,7 +22,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from potluck.errors import PotluckError
 from potluck.federation.build import check_contributions
 from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet
-from potluck.federation.models import Model
 
 __all__ = ["Spread", "Trace", "compiled", "run", "run_games", "spread", "use_cores"]
 
@@ -67,9 +66,13 @@ class Spread(eqx.Module):
         """Fresh weights and the first local sets."""
         return self.fed.init(key)
 
-    def precision(self, weights: Model) -> Float[Array, ""]:
-        """P of these weights, outside any slot."""
-        return self.fed.precision(weights)
+    def samples(self, state: State) -> Float[Array, " silos"]:
+        """|D_n[t]| of the coming slot."""
+        return self.fed.samples(state)
+
+    def measure(self, state: State) -> Float[Array, ""]:
+        """P of the global model, outside any slot."""
+        return self.fed.measure(state)
 
     def train(
         self, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray
@@ -166,7 +169,7 @@ def trace(source: FedAvg | Spread, plan: Float[Array, "slots silos"], key: PRNGK
     """Scan one game's slots."""
     start, slots = jax.random.split(key)
     state = source.init(start)
-    initial = source.precision(state.model.weights)
+    initial = source.measure(state)
     keys = jax.random.split(slots, len(plan))
     _, precision = jax.lax.scan(lambda s, slot: source.train(s, *slot), state, (plan, keys))
     return Trace(initial=initial, precision=precision)

@@ -17,6 +17,14 @@ class PrecisionSource(Protocol):
         """State before the first slot."""
         ...
 
+    def samples(self, state: Any) -> Float[Array, " silos"]:
+        """|D_n[t]|: what the coming slot's contributions are shares of."""
+        ...
+
+    def measure(self, state: Any) -> Float[Array, ""]:
+        """P of the model as it is."""
+        ...
+
     def train(
         self,
         state: Any,

@@ -11,7 +11,16 @@ if TYPE_CHECKING:
 
     from potluck.scenario.terms import Terms
 
-__all__ = ["CurvePrecision", "Mechanism", "Normal", "Scenario", "Schedule", "Silos"]
+__all__ = [
+    "CurvePrecision",
+    "FedAvgPrecision",
+    "Mechanism",
+    "Normal",
+    "Observation",
+    "Scenario",
+    "Schedule",
+    "Silos",
+]
 
 LARGEST = 1e12
 """Beyond it sums lose their last digits and no federation is described."""
@@ -60,6 +69,10 @@ class Silos(Described):
     redraw: Annotated[
         tuple[Literal["communication", "samples"], ...], Field(description="terms drawn anew in every slot")
     ] = ("communication",)
+    drawn: Annotated[
+        Literal["run", "episode"],
+        Field(description="terms once for a run (paper), or anew for every game, so that a policy meets other silos"),
+    ] = "run"
 
     @model_validator(mode="after")
     def _one_number_per_silo(self) -> Self:
@@ -135,6 +148,40 @@ class CurvePrecision(Described):
         return self
 
 
+class FedAvgPrecision(Described):
+    """Precision from a federation that really trains, measured on held-out data."""
+
+    source: Annotated[Literal["fedavg"], Field(description="where precision comes from")] = "fedavg"
+    task: Annotated[str, Field(description="digits, fmnist, cifar10 or folder:PATH.npz")] = "digits"
+    model: Annotated[Literal["logistic", "mlp", "cnn"], Field(description="what is trained")] = "mlp"
+    learning_rate: Annotated[Positive, Field(description="of the silos' SGD")] = 0.05
+    partition: Annotated[
+        Literal["iid", "dirichlet", "quantity", "natural"], Field(description="how data falls to the silos")
+    ] = "iid"
+    held_out: Annotated[
+        int, Field(strict=True, ge=1, description="held-out samples that precision is measured on, at most")
+    ] = 2000
+    concentration: Annotated[Positive, Field(description="of dirichlet: small is skewed, large is even")] = 0.5
+    dynamics: Annotated[
+        Literal["static", "stream"],
+        Field(description="local sets stay, or samples come and go; silos.redraw = ['samples'] draws them anew"),
+    ] = "static"
+
+
+Source = Annotated[
+    Annotated[CurvePrecision, Tag("curve")] | Annotated[FedAvgPrecision, Tag("fedavg")],
+    Discriminator(lambda value: value.get("source", "curve") if isinstance(value, dict) else value.source),
+]
+
+
+class Observation(Described):
+    """What a silo sees beyond the paper's {d of the others, own C, α, P} of each past slot; all off in the paper."""
+
+    own_contribution: Annotated[bool, Field(strict=True, description="its own past contributions")] = False
+    own_samples: Annotated[bool, Field(strict=True, description="its own |D| in the coming slot")] = False
+    slot: Annotated[bool, Field(strict=True, description="how much of the game is over")] = False
+
+
 class Scenario(Described):
     """One run: who takes part on which terms, by which mechanism, for how long."""
 
@@ -149,7 +196,18 @@ class Scenario(Described):
     silos: Silos
     mechanism: Mechanism = Mechanism()
     schedule: Schedule = Schedule()
-    precision: CurvePrecision = CurvePrecision()
+    precision: Source = CurvePrecision()
+    observation: Observation = Observation()
+
+    @model_validator(mode="after")
+    def _one_way_for_data_to_change(self) -> Self:
+        if (
+            isinstance(self.precision, FedAvgPrecision)
+            and self.precision.dynamics == "stream"
+            and "samples" in self.silos.redraw
+        ):
+            raise ValueError("precision.dynamics must be static where silos.redraw names samples, or leave samples out")
+        return self
 
     @model_validator(mode="after")
     def _matrix_fits_the_silos(self) -> Self:

@@ -9,14 +9,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from potluck.errors import PotluckError
-from potluck.scenario.description import Normal, Scenario
+from potluck.scenario.description import CurvePrecision, FedAvgPrecision, Normal, Scenario
 
 __all__ = ["load", "parse", "render"]
 
 LARGEST_FILE = 4_000_000
 """Bytes; a matrix for a thousand silos fits, a mistaken data set does not."""
 
-FORMS = {"constant", "list", "normal", "matrix", "uniform"}
+FORMS = {"constant", "list", "normal", "matrix", "uniform", "curve", "fedavg"}
 """Names of a union's branches: part of pydantic's path to a field, not of a person's."""
 
 
@@ -109,6 +109,8 @@ def _explain(fault: ErrorDetails) -> str:
             return f"{field} must be a list, {found}"
         case "literal_error":
             return f"{field} must be {context['expected']}, {found}"
+        case "union_tag_invalid":
+            return f"{field}.source must be one of {context['expected_tags']}, got {context['tag']!r}"
         case "value_error":
             message = str(context["error"])
             return f"{field}{' ' if message.startswith('must') else '.'}{message}".removeprefix(".")
@@ -130,9 +132,10 @@ def _place(path: tuple[int | str, ...]) -> tuple[list[str], str | None]:
     """Names known where the path ends, and what the innermost described field on it means."""
     part: type[BaseModel] = Scenario
     meaning = None
+    branches: dict[int | str, type[BaseModel]] = {"normal": Normal, "curve": CurvePrecision, "fedavg": FedAvgPrecision}
     for step in path:
-        if step == "normal":
-            part = Normal
+        if step in branches:
+            part = branches[step]
         elif field := part.model_fields.get(str(step)):
             meaning = field.description or meaning
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.scenario.description import Normal, Scenario
 
-__all__ = ["Terms", "draw", "redraw"]
+__all__ = ["Terms", "counts", "draw", "redraw"]
 
 
 class Terms(eqx.Module):
@@ -33,7 +33,7 @@ def draw(scenario: Scenario, key: PRNGKeyArray | Array) -> Terms:
         profit=points * _numbers(silos.profit, silos.count, profit),
         energy=_numbers(silos.energy, silos.count, energy),
         communication=_numbers(silos.communication, silos.count, communication),
-        samples=_counts(silos.samples, silos.count, samples),
+        samples=counts(silos.samples, silos.count, samples),
     )
 
 
@@ -45,7 +45,7 @@ def redraw(scenario: Scenario, terms: Terms, key: PRNGKeyArray | Array) -> Terms
         numbers = _numbers(silos.communication, silos.count, communication)
         terms = eqx.tree_at(lambda t: t.communication, terms, numbers)
     if "samples" in silos.redraw:
-        terms = eqx.tree_at(lambda t: t.samples, terms, _counts(silos.samples, silos.count, samples))
+        terms = eqx.tree_at(lambda t: t.samples, terms, counts(silos.samples, silos.count, samples))
     return terms
 
 
@@ -61,6 +61,6 @@ def _numbers(
     return jnp.maximum(drawn.mean + drawn.deviation * standard, 1e-6 * drawn.mean)
 
 
-def _counts(drawn: float | tuple[float, ...] | Normal, count: int, key: PRNGKeyArray | Array) -> Float[Array, " silos"]:
+def counts(drawn: float | tuple[float, ...] | Normal, count: int, key: PRNGKeyArray | Array) -> Float[Array, " silos"]:
     """Samples come whole, and every silo has at least one."""
     return jnp.maximum(jnp.round(_numbers(drawn, count, key)), 1.0)

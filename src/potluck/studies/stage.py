@@ -25,8 +25,9 @@ from potluck.economy import (
     welfare,
     welfare_optimal_intensity,
 )
+from potluck.errors import PotluckError
 from potluck.federation.curve import Sustained, curve
-from potluck.scenario import Scenario
+from potluck.scenario import CurvePrecision, Scenario
 
 __all__ = ["Settled", "Solution", "Sweep", "plain", "plain_settled", "settled", "solve", "stage_game", "sweep"]
 
@@ -90,6 +91,8 @@ class Sweep(eqx.Module):
 
 def stage_game(scenario: Scenario) -> StageGame:
     """The slot that a scenario repeats, on the static curve of sustained contribution, at intensity α0."""
+    if not isinstance(scenario.precision, CurvePrecision):
+        raise PotluckError("precision.source must be 'curve' to solve the stage game; a real federation has no formula")
     terms = scenario.draw(jax.random.key(scenario.seed))
     return StageGame(
         terms=terms,

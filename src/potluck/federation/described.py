@@ -1,0 +1,81 @@
+"""The precision source that a scenario describes, and a scenario moved to the data that a task has."""
+
+import math
+
+import numpy as np
+
+from potluck.errors import PotluckError
+from potluck.federation.build import build
+from potluck.federation.curve import Stepwise, curve
+from potluck.federation.data import Dataset
+from potluck.federation.dynamics import Redraw
+from potluck.federation.fetching import load
+from potluck.federation.source import PrecisionSource
+from potluck.scenario import CurvePrecision, FedAvgPrecision, Normal, Scenario
+from potluck.scenario.terms import Terms
+
+__all__ = ["on_task", "precision_source"]
+
+SPREAD = 5
+"""Deviations above the mean that a drawn size may reach before the data runs out."""
+
+
+def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset | None = None) -> PrecisionSource:
+    """Where the scenario's precision comes from, for silos of these sizes; `seed` splits the data."""
+    described, sizes = scenario.precision, scenario.silos.samples
+    drawn = sizes if isinstance(sizes, Normal) else None
+    each_slot = "samples" in scenario.silos.redraw
+    if isinstance(described, CurvePrecision):
+        anew = drawn if each_slot or scenario.silos.drawn == "episode" else None
+        return Stepwise(curve(described), terms.samples, anew, each_slot and anew is not None)
+    data = load(described.task) if data is None else data
+    changing = Redraw(drawn.mean, drawn.deviation) if each_slot and drawn else described.dynamics
+    still = changing == "static"
+    # Local sets that change have one nominal size, so that federations of different seeds have one shape.
+    held = np.asarray(terms.samples) if still or drawn is None else np.full(len(terms.samples), round(drawn.mean))
+    return build(
+        data,
+        silos=scenario.silos.count,
+        samples=held.astype(int),
+        model=described.model,
+        partition_by=described.partition,
+        concentration=described.concentration,
+        changing=changing,
+        learning_rate=described.learning_rate,
+        tests=min(described.held_out, len(data.test_labels)),
+        capacity=math.ceil(drawn.mean + SPREAD * drawn.deviation) if drawn and still else 0,
+        seed=seed,
+    )
+
+
+def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scenario:
+    """Move a scenario to a task with real training.
+
+    Where the task has less data than the silos would hold, sizes shrink and κ grows in proportion, so that a silo's
+    whole data costs what it did; the unit of basis `samples` shrinks with them.
+    """
+    data = load(task) if data is None else data
+    silos = scenario.silos
+    if isinstance(silos.samples, Normal):
+        wanted = silos.count * (silos.samples.mean + SPREAD * silos.samples.deviation)
+    else:
+        wanted = float(np.broadcast_to(silos.samples, silos.count).sum())
+    share = min(1.0, len(data.labels) / wanted)
+    samples: Normal | tuple[int, ...] | int
+    if isinstance(silos.samples, Normal):
+        samples = Normal(mean=silos.samples.mean * share, deviation=silos.samples.deviation * share)
+    elif isinstance(silos.samples, tuple):
+        samples = tuple(max(math.floor(size * share), 1) for size in silos.samples)
+    else:
+        samples = max(math.floor(silos.samples * share), 1)
+    if wanted * share < silos.count:
+        raise PotluckError(f"silos.count: {silos.count} silos are more than the {len(data.labels)} samples of {task}")
+    described = scenario.precision if isinstance(scenario.precision, FedAvgPrecision) else FedAvgPrecision()
+    return scenario.model_copy(
+        update={
+            "energy_price": scenario.energy_price / share,
+            "silos": silos.model_copy(update={"samples": samples}),
+            "mechanism": scenario.mechanism.model_copy(update={"unit": scenario.mechanism.unit * share}),
+            "precision": described.model_copy(update={"task": task}),
+        }
+    )

@@ -1,0 +1,91 @@
+"""The game as learners meet it: players with observations, actions in [0, 1] and payoffs."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from potluck.game.game import Game, Slot, State
+
+__all__ = ["Planner", "Silos"]
+
+
+class Silos(eqx.Module):
+    """Every silo is a player: it sees z_n, decides d_n and earns u_n."""
+
+    game: Game
+
+    @property
+    def players(self) -> int:
+        """N."""
+        return self.game.silos
+
+    @property
+    def observation_size(self) -> int:
+        """Of z_n."""
+        return self.game.observation_size
+
+    @property
+    def action_size(self) -> int:
+        """One contribution."""
+        return 1
+
+    @property
+    def horizon(self) -> int:
+        """T."""
+        return self.game.horizon
+
+    def reset(self, key: PRNGKeyArray) -> State:
+        """A game before its first slot."""
+        return self.game.reset(key)
+
+    def observe(self, state: State) -> Float[Array, "players observation"]:
+        """z_n."""
+        return self.game.observe(state)
+
+    def step(
+        self, state: State, actions: Float[Array, "players 1"], key: PRNGKeyArray
+    ) -> tuple[State, Float[Array, " players"], Slot]:
+        """One slot; u_n."""
+        state, slot = self.game.step(state, actions[:, 0], key)
+        return state, slot.payoff.total, slot
+
+
+class Planner(eqx.Module):
+    """One player decides for all silos, sees what all of them see, and earns the welfare. A bound, not a member."""
+
+    game: Game
+
+    @property
+    def players(self) -> int:
+        """The planner."""
+        return 1
+
+    @property
+    def observation_size(self) -> int:
+        """All observations in a row."""
+        return self.game.silos * self.game.observation_size
+
+    @property
+    def action_size(self) -> int:
+        """A contribution for every silo."""
+        return self.game.silos
+
+    @property
+    def horizon(self) -> int:
+        """T."""
+        return self.game.horizon
+
+    def reset(self, key: PRNGKeyArray) -> State:
+        """A game before its first slot."""
+        return self.game.reset(key)
+
+    def observe(self, state: State) -> Float[Array, "1 observation"]:
+        """Full sight."""
+        return self.game.observe(state).reshape(1, -1)
+
+    def step(
+        self, state: State, actions: Float[Array, "1 silos"], key: PRNGKeyArray
+    ) -> tuple[State, Float[Array, " 1"], Slot]:
+        """One slot; W."""
+        state, slot = self.game.step(state, actions[0], key)
+        return state, jnp.atleast_1d(slot.payoff.welfare), slot
