@@ -1,0 +1,1 @@
+"""Who decides: the networks, learners and bounds that choose a silo's contribution."""
