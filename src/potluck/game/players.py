@@ -6,10 +6,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.game.game import Game, Slot, State
 
-__all__ = ["Planner", "Silos"]
+__all__ = ["Members", "Planner"]
 
 
-class Silos(eqx.Module):
+class Members(eqx.Module):
     """Every silo is a player: it sees z_n, decides d_n and earns u_n."""
 
     game: Game

@@ -1,0 +1,148 @@
+"""The compiled loop: windows of play, then learning, for seeds side by side and games spread over devices.
+
+Games go in step: all of a run begin and end together, so a slot's number belongs to the run and starting afresh is a
+real branch. Every random draw comes from (seed, slot, game), so neither devices nor interruptions change any.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from potluck.agents.environment import Environment
+from potluck.agents.learner import Act, Learner, Window
+
+__all__ = ["AXIS", "Runs", "begin", "mesh_for", "train"]
+
+AXIS = "games"
+
+
+class Runs(eqx.Module):
+    """Where training stands. Leaves of `learned` are [seeds, players, …], of the others [seeds, games, …]."""
+
+    learned: Any
+    states: Any
+    recall: Any
+
+
+def mesh_for(games: int) -> Mesh:
+    """As many devices as divide the games evenly."""
+    devices = jax.devices()
+    count = max(n for n in range(1, min(len(devices), games) + 1) if games % n == 0)
+    return Mesh(np.array(devices[:count]), (AXIS,))
+
+
+def begin(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
+    """Everyone before the first slot; `environment` has a leading axis of seeds."""
+
+    @eqx.filter_jit
+    def start(environment: Environment, seeds: Int[Array, " seeds"]) -> Runs:
+        def one(environment: Environment, seed: Int[Array, ""]) -> Runs:
+            key = jax.random.key(seed)
+            learned = jax.vmap(learner.init)(jax.random.split(key, environment.players))
+            states = jax.vmap(environment.reset)(jax.random.split(key, games))
+            recall = jax.vmap(learner.rest)(learned)
+            recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
+            return Runs(learned, states, recall)
+
+        begun: Runs = eqx.filter_vmap(one)(environment, seeds)
+        return begun
+
+    runs: Runs = start(environment, seeds)
+    return runs
+
+
+@eqx.filter_jit(donate="all-except-first")
+def train(
+    fixed: tuple[Environment, Learner, Int[Array, " seeds"], Mesh, int, int],
+    runs: Runs,
+    slot: Int[Array, ""],
+) -> tuple[Runs, Any]:
+    """Several windows of play and learning; `fixed` is (environment, learner, seeds, mesh, slots a window, windows).
+
+    What is reported are means over games and slots, [windows, seeds, …].
+    """
+    environment, learner, seeds, mesh, slots, windows = fixed
+    arrays, rest = eqx.partition((environment, learner), eqx.is_array)
+    each, whole = P(None, AXIS), P()
+    specs = Runs(learned=whole, states=each, recall=each)
+
+    def here(arrays: Any, seeds: Int[Array, " seeds"], runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any]:
+        environment, learner = eqx.combine(arrays, rest)
+
+        def one(runs: Runs, at: Int[Array, ""]) -> tuple[Runs, Any]:
+            return eqx.filter_vmap(window, in_axes=(eqx.if_array(0), None, 0, 0, None, None))(
+                environment, learner, seeds, runs, at, slots
+            )
+
+        return jax.lax.scan(one, runs, slot + slots * jnp.arange(windows))
+
+    done: tuple[Runs, Any] = jax.shard_map(
+        here, mesh=mesh, in_specs=(whole, whole, specs, whole), out_specs=(specs, whole), check_vma=False
+    )(arrays, seeds, runs, slot)
+    return done
+
+
+def window(
+    environment: Environment, learner: Learner, seed: Int[Array, ""], runs: Runs, slot: Int[Array, ""], slots: int
+) -> tuple[Runs, Any]:
+    """Play `slots` slots in every game here, then let every player learn from them."""
+    key, learned = jax.random.key(seed), runs.learned
+    games = len(jax.tree.leaves(runs.states)[0])
+    identity = games * jax.lax.axis_index(AXIS) + jnp.arange(games)
+    rest = jax.vmap(learner.rest)(learned)
+    slots_ahead = slot + jnp.arange(slots)
+    first, last = slots_ahead % environment.horizon == 0, (slots_ahead + 1) % environment.horizon == 0
+
+    def act(recall: Any, observation: Float[Array, "players observation"], key: PRNGKeyArray) -> tuple[Any, Act]:
+        keys = jax.random.split(key, environment.players)
+        acted: tuple[Any, Act] = jax.vmap(learner.act)(learned, recall, observation, keys)
+        return acted
+
+    def play(carry: tuple[Any, Any], at: tuple[Array, Array]) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
+        states, recall = carry
+        number, begins = at
+        keys = jax.vmap(lambda game: jax.random.fold_in(jax.random.fold_in(key, number), game))(identity)
+        starting, acting, stepping = jax.vmap(lambda k: jax.random.split(k, 3), out_axes=1)(keys)
+        states = jax.lax.cond(begins, jax.vmap(environment.reset), lambda _: states, starting)
+        recall = jax.tree.map(lambda new, old: jnp.where(begins, new, old), rest, recall)
+        observation = jax.vmap(environment.observe)(states)
+        recall, acts = jax.vmap(act)(recall, observation, acting)
+        states, payoff, report = jax.vmap(environment.step)(states, acts.action, stepping)
+        return (states, recall), (observation, acts, payoff, report)
+
+    (states, recall), (observation, acts, payoff, report) = jax.lax.scan(
+        play, (runs.states, runs.recall), (slots_ahead, first)
+    )
+    after = jax.vmap(environment.observe)(states)
+
+    def sight(observation: Float[Array, "... players observation"]) -> Float[Array, "... players sight"]:
+        if not learner.central:
+            return observation
+        joint = observation.reshape(*observation.shape[:-2], 1, -1)
+        return jnp.broadcast_to(joint, (*observation.shape[:-1], joint.shape[-1]))
+
+    def by_player(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, (0, 1, 2), (2, 1, 0)), tree)
+
+    stored = Window(
+        observation=by_player(observation),
+        sight=by_player(sight(observation)),
+        act=by_player(acts),
+        payoff=by_player(payoff),
+        first=first,
+        last=last,
+        sight_after=jnp.swapaxes(sight(after), 0, 1),
+        recall=jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), runs.recall),
+        recall_after=jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), recall),
+    )
+    axes = Window(0, 0, 0, 0, None, None, 0, 0, 0)  # type: ignore[arg-type]
+    learned, recall = jax.vmap(learner.update, in_axes=(0, axes))(learned, stored)
+    recall = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), recall)
+    means = jax.tree.map(lambda leaf: jax.lax.pmean(leaf.mean((0, 1)), AXIS), report)
+    return Runs(learned, states, recall), means
