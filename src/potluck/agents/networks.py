@@ -63,7 +63,7 @@ class Network(eqx.Module):
     ) -> tuple[dnc.State | None, Float[Array, " outputs"]]:
         """One slot."""
         hidden = self.features(x)
-        if self.memory is not None:
+        if self.memory is not None and recall is not None:
             recall, remembered = self.memory(recall, hidden)
             hidden = hidden + remembered
         return recall, self.head(hidden)
@@ -73,14 +73,14 @@ class Network(eqx.Module):
     ) -> tuple[dnc.State | None, Float[Array, "slots outputs"]]:
         """A window of one game, forgetting wherever a new one begins. Only the memory goes slot by slot."""
         hidden = jax.vmap(self.features)(xs)
-        if self.memory is not None:
+        if self.memory is not None and recall is not None:
             memory = self.memory
 
             def slot(recall: dnc.State, seen: tuple[Array, Array]) -> tuple[dnc.State, Array]:
                 return memory(forget(seen[1], memory.initial(), recall), seen[0])
 
-            recall, remembered = jax.lax.scan(slot, recall, (hidden, first))
-            hidden = hidden + remembered
+            kept, remembered = jax.lax.scan(slot, recall, (hidden, first))
+            recall, hidden = kept, hidden + remembered
         return recall, jax.vmap(self.head)(hidden)
 
 

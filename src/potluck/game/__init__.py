@@ -1,6 +1,6 @@
 """The long-term game: a multi-agent POMDP with real training, or its curve, inside."""
 
 from potluck.game.game import Game, Record, Slot, State, game
-from potluck.game.players import Members, Planner
+from potluck.game.players import Members, Planner, Report
 
-__all__ = ["Game", "Members", "Planner", "Record", "Slot", "State", "game"]
+__all__ = ["Game", "Members", "Planner", "Record", "Report", "Slot", "State", "game"]

@@ -6,7 +6,22 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.game.game import Game, Slot, State
 
-__all__ = ["Members", "Planner"]
+__all__ = ["Members", "Planner", "Report"]
+
+
+class Report(eqx.Module):
+    """What is worth following of a slot."""
+
+    welfare: Float[Array, ""]
+    precision: Float[Array, ""]
+    intensity: Float[Array, ""]
+    contributions: Float[Array, " silos"]
+    payoffs: Float[Array, " silos"]
+
+
+def report(slot: Slot) -> Report:
+    """Sum a slot up."""
+    return Report(slot.payoff.welfare, slot.precision, slot.intensity, slot.contributions, slot.payoff.total)
 
 
 class Members(eqx.Module):
@@ -44,10 +59,10 @@ class Members(eqx.Module):
 
     def step(
         self, state: State, actions: Float[Array, "players 1"], key: PRNGKeyArray
-    ) -> tuple[State, Float[Array, " players"], Slot]:
+    ) -> tuple[State, Float[Array, " players"], Report]:
         """One slot; u_n."""
         state, slot = self.game.step(state, actions[:, 0], key)
-        return state, slot.payoff.total, slot
+        return state, slot.payoff.total, report(slot)
 
 
 class Planner(eqx.Module):
@@ -85,7 +100,7 @@ class Planner(eqx.Module):
 
     def step(
         self, state: State, actions: Float[Array, "1 silos"], key: PRNGKeyArray
-    ) -> tuple[State, Float[Array, " 1"], Slot]:
+    ) -> tuple[State, Float[Array, " 1"], Report]:
         """One slot; W."""
         state, slot = self.game.step(state, actions[0], key)
-        return state, jnp.atleast_1d(slot.payoff.welfare), slot
+        return state, jnp.atleast_1d(slot.payoff.welfare), report(slot)

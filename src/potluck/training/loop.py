@@ -4,20 +4,21 @@ Games go in step: all of a run begin and end together, so a slot's number belong
 real branch. Every random draw comes from (seed, slot, game), so neither devices nor interruptions change any.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.environment import Environment
 from potluck.agents.learner import Act, Learner, Window
 
-__all__ = ["AXIS", "Runs", "begin", "mesh_for", "train"]
+__all__ = ["AXIS", "Runs", "begin", "mesh_for", "place", "side_by_side", "train"]
 
 AXIS = "games"
 
@@ -30,11 +31,21 @@ class Runs(eqx.Module):
     recall: Any
 
 
+SPECS = Runs(learned=P(), states=P(None, AXIS), recall=P(None, AXIS))
+
+
 def mesh_for(games: int) -> Mesh:
     """As many devices as divide the games evenly."""
     devices = jax.devices()
     count = max(n for n in range(1, min(len(devices), games) + 1) if games % n == 0)
     return Mesh(np.array(devices[:count]), (AXIS,))
+
+
+def side_by_side(environments: Sequence[Environment]) -> Environment:
+    """One environment whose arrays have a leading axis of seeds."""
+    arrays, rest = zip(*(eqx.partition(one, eqx.is_array) for one in environments), strict=True)
+    joined: Environment = eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
+    return joined
 
 
 def begin(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
@@ -53,8 +64,15 @@ def begin(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"
         begun: Runs = eqx.filter_vmap(one)(environment, seeds)
         return begun
 
-    runs: Runs = start(environment, seeds)
-    return runs
+    return place(start(environment, seeds), mesh_for(games))
+
+
+def place(runs: Runs, mesh: Mesh) -> Runs:
+    """Games to their devices, what is learnt to all of them: where `train` leaves them, so it compiles once."""
+    placed: Runs = jax.tree.map(
+        lambda spec, part: jax.device_put(part, NamedSharding(mesh, spec)), SPECS, runs, is_leaf=lambda x: x is None
+    )
+    return placed
 
 
 @eqx.filter_jit(donate="all-except-first")
@@ -69,21 +87,21 @@ def train(
     """
     environment, learner, seeds, mesh, slots, windows = fixed
     arrays, rest = eqx.partition((environment, learner), eqx.is_array)
-    each, whole = P(None, AXIS), P()
-    specs = Runs(learned=whole, states=each, recall=each)
+    whole = P()
 
     def here(arrays: Any, seeds: Int[Array, " seeds"], runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any]:
         environment, learner = eqx.combine(arrays, rest)
 
         def one(runs: Runs, at: Int[Array, ""]) -> tuple[Runs, Any]:
-            return eqx.filter_vmap(window, in_axes=(eqx.if_array(0), None, 0, 0, None, None))(
+            played: tuple[Runs, Any] = eqx.filter_vmap(window, in_axes=(eqx.if_array(0), None, 0, 0, None, None))(
                 environment, learner, seeds, runs, at, slots
             )
+            return played
 
         return jax.lax.scan(one, runs, slot + slots * jnp.arange(windows))
 
     done: tuple[Runs, Any] = jax.shard_map(
-        here, mesh=mesh, in_specs=(whole, whole, specs, whole), out_specs=(specs, whole), check_vma=False
+        here, mesh=mesh, in_specs=(whole, whole, SPECS, whole), out_specs=(SPECS, whole), check_vma=False
     )(arrays, seeds, runs, slot)
     return done
 
