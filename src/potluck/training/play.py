@@ -1,0 +1,33 @@
+"""A trained policy in earnest: no exploring, several games, one trajectory each."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from potluck.agents import Environment, Learner
+
+__all__ = ["episode", "long_term"]
+
+
+def episode(environment: Environment, learner: Learner, learned: Any, key: PRNGKeyArray) -> tuple[Array, Any]:
+    """One whole game: payoffs [slots, players] and the reports of its slots."""
+    resetting, stepping = jax.random.split(key)
+    recall = jax.vmap(learner.rest)(learned)
+
+    def slot(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], tuple[Array, Any]]:
+        state, recall = carry
+        recall, actions = jax.vmap(learner.play)(learned, recall, environment.observe(state))
+        state, payoffs, report = environment.step(state, actions, key)
+        return (state, recall), (payoffs, report)
+
+    keys = jax.random.split(stepping, environment.horizon)
+    played: tuple[Array, Any] = jax.lax.scan(slot, (environment.reset(resetting), recall), keys)[1]
+    return played
+
+
+def long_term(payoffs: Float[Array, "slots players"], discount: float) -> Float[Array, " players"]:
+    """Σ γ^t u_t / Σ γ^t: long-term payoff in money per slot."""
+    weights = discount ** jnp.arange(len(payoffs))
+    return (weights / weights.sum()) @ payoffs
