@@ -119,6 +119,13 @@ def test_files_that_are_no_scenarios_are_refused(tmp_path: Path) -> None:
     assert "larger than 4 MB" in refused("scenario", "validate", "large.toml", cwd=tmp_path)
 
 
+def test_the_stage_game_of_a_real_federation_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "real.toml"
+    text = potluck("scenario", "show", "--preset", "paper").stdout
+    file.write_text(text[: text.index("[precision]")] + '[precision]\nsource = "fedavg"\n')
+    assert "precision.source must be 'curve' to solve the stage game" in refused("game", str(file))
+
+
 def test_a_full_disk_is_named_not_traced(tmp_path: Path) -> None:
     """No file may grow beyond 4 kB here (and Python ignores the signal that says so), so the picture cannot be."""
     answer = subprocess.run(

@@ -8,13 +8,40 @@ from numpy.testing import assert_array_equal
 from pydantic import ValidationError
 
 from potluck.errors import PotluckError
-from potluck.scenario import PRESETS, Mechanism, Normal, Scenario, Silos, parse, preset, render
+from potluck.scenario import (
+    PRESETS,
+    CurvePrecision,
+    FedAvgPrecision,
+    Mechanism,
+    Normal,
+    Observation,
+    Scenario,
+    Silos,
+    parse,
+    preset,
+    render,
+)
 
 PAPER = render(preset("paper"))
 
 
 def positive() -> st.SearchStrategy[float]:
     return st.floats(1e-6, 1e6, allow_nan=False, allow_infinity=False)
+
+
+def sources(redrawn: bool) -> st.SearchStrategy[CurvePrecision | FedAvgPrecision]:
+    tasks = st.sampled_from(["digits", "fmnist", "cifar10", 'folder:a "b".npz'])
+    real = st.builds(
+        FedAvgPrecision,
+        task=tasks,
+        model=st.sampled_from(["logistic", "mlp", "cnn"]),
+        learning_rate=positive(),
+        partition=st.sampled_from(["iid", "dirichlet", "quantity", "natural"]),
+        held_out=st.integers(1, 10_000),
+        concentration=positive(),
+        dynamics=st.just("static") if redrawn else st.sampled_from(["static", "stream"]),
+    )
+    return st.one_of(st.builds(CurvePrecision, scale=positive(), exponent=positive()), real)
 
 
 @st.composite
@@ -32,9 +59,16 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         communication=draw(drawn),
         samples=draw(st.floats(1, 1e6)),
         redraw=draw(st.sampled_from([(), ("communication",), ("communication", "samples")])),
+        drawn=draw(st.sampled_from(["run", "episode"])),
     )
     basis = draw(st.sampled_from(["fraction", "samples"]))
-    return Scenario(energy_price=draw(positive()), silos=silos, mechanism=Mechanism(basis=basis))
+    return Scenario(
+        energy_price=draw(positive()),
+        silos=silos,
+        mechanism=Mechanism(basis=basis),
+        precision=draw(sources("samples" in silos.redraw)),
+        observation=draw(st.builds(Observation, own_contribution=st.booleans(), slot=st.booleans())),
+    )
 
 
 @given(scenarios())
@@ -138,6 +172,11 @@ MISTAKES = [
     ("seed = 0", "seed = " + "[" * 9000, "not a TOML file"),
     ("seed = 0", "seed = " + "9" * 5000, "not a TOML file"),
     ("seed = 0", ".".join("a" * 900) + " = 1", "a is not a known key"),
+    ('drawn = "run"', 'drawn = "slot"', "silos.drawn must be 'run' or 'episode', got 'slot' (terms once for a run"),
+    ('source = "curve"', 'source = "real"', "precision.source must be one of 'curve', 'fedavg', got 'real'"),
+    ('source = "curve"', "source = 3", "precision.source must be one of 'curve', 'fedavg', got '3'"),
+    ("slot = false", "slot = 1", "observation.slot must be true or false, got 1 (how much of the game is over)"),
+    ("slot = false", "slots = true", "observation.slots is not a known key; known here: own_contribution"),
     ("energy_price = 0.0025", "energy_price = 1e308", "energy_price must be at most 1e+12"),
     ("horizon = 30", "horizon = 1000000", "horizon must be at most 10000"),
     ("seed = 0", "seed = 2020-02-02", "seed must be a whole number, got 2020-02-02"),
@@ -151,6 +190,63 @@ def test_a_mistake_is_named_in_one_line(right: str, wrong: str, message: str) ->
         parse(PAPER.replace(right, wrong, 1), "my.toml")
     assert f"my.toml: {message}" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+REAL = render(preset("paper").model_copy(update={"precision": FedAvgPrecision()}))
+REAL_MISTAKES = [
+    (
+        'task = "digits"',
+        'task = "mnist"',
+        "precision.task must be digits, fmnist, cifar10 or folder:PATH.npz, got 'mnist'",
+    ),
+    ('task = "digits"', "task = 3", "precision.task must be text in quotes, got 3"),
+    (
+        'model = "mlp"',
+        'model = "lstm"',
+        "precision.model must be 'logistic', 'mlp' or 'cnn', got 'lstm' (what is trained)",
+    ),
+    ('model = "mlp"', 'models = "mlp"', "precision.models is not a known key; known here: source, task, model"),
+    (
+        "learning_rate = 0.05",
+        "learning_rate = 0",
+        "precision.learning_rate must be positive, got 0 (of the silos' SGD)",
+    ),
+    ("held_out = 2000", "held_out = 0", "precision.held_out must be at least 1, got 0"),
+    (
+        'partition = "iid"',
+        'partition = "skew"',
+        "precision.partition must be 'iid', 'dirichlet', 'quantity' or 'natural'",
+    ),
+    ('source = "fedavg"', 'source = "curve"', "precision.task is not a known key; known here: source, initial"),
+    (
+        'dynamics = "static"',
+        'dynamics = "redraw"',
+        "precision.dynamics must be 'static' or 'stream', got 'redraw' (local sets stay, or samples come and go",
+    ),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "message"), REAL_MISTAKES)
+def test_a_mistake_in_real_training_is_named_in_one_line(right: str, wrong: str, message: str) -> None:
+    assert right in REAL
+    with pytest.raises(PotluckError) as caught:
+        parse(REAL.replace(right, wrong, 1), "my.toml")
+    assert f"my.toml: {message}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_data_changes_in_one_way_only() -> None:
+    text = REAL.replace('dynamics = "static"', 'dynamics = "stream"')
+    assert parse(text).precision == FedAvgPrecision(dynamics="stream")
+    with pytest.raises(PotluckError, match=r"precision\.dynamics must be static where silos\.redraw names samples"):
+        parse(text.replace('redraw = ["communication"]', 'redraw = ["samples"]'))
+
+
+@pytest.mark.parametrize("wrong", ["3", "[]", '"curve"', "true"])
+def test_a_precision_that_is_no_table_is_named(wrong: str) -> None:
+    rest = PAPER[: PAPER.index("[precision]")].rpartition("\n#")[0]
+    with pytest.raises(PotluckError, match=r"precision must be a table such as \[precision\]"):
+        parse(f"precision = {wrong}\n{rest}")
 
 
 def test_an_unknown_preset_lists_the_known_ones() -> None:

@@ -32,7 +32,9 @@ def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset 
     changing = Redraw(drawn.mean, drawn.deviation) if each_slot and drawn else described.dynamics
     still = changing == "static"
     # Local sets that change have one nominal size, so that federations of different seeds have one shape.
-    held = np.asarray(terms.samples) if still or drawn is None else np.full(len(terms.samples), round(drawn.mean))
+    held = (
+        np.asarray(terms.samples) if still or drawn is None else np.full(len(terms.samples), max(round(drawn.mean), 1))
+    )
     return build(
         data,
         silos=scenario.silos.count,
@@ -56,21 +58,12 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
     """
     data = load(task) if data is None else data
     silos = scenario.silos
-    if isinstance(silos.samples, Normal):
-        wanted = silos.count * (silos.samples.mean + SPREAD * silos.samples.deviation)
-    else:
-        wanted = float(np.broadcast_to(silos.samples, silos.count).sum())
-    share = min(1.0, len(data.labels) / wanted)
-    samples: Normal | tuple[int, ...] | int
-    if isinstance(silos.samples, Normal):
-        samples = Normal(mean=silos.samples.mean * share, deviation=silos.samples.deviation * share)
-    elif isinstance(silos.samples, tuple):
-        samples = tuple(max(math.floor(size * share), 1) for size in silos.samples)
-    else:
-        samples = max(math.floor(silos.samples * share), 1)
-    if wanted * share < silos.count:
-        raise PotluckError(f"silos.count: {silos.count} silos are more than the {len(data.labels)} samples of {task}")
     described = scenario.precision if isinstance(scenario.precision, FedAvgPrecision) else FedAvgPrecision()
+    if len(data.labels) < silos.count:
+        raise PotluckError(f"silos.count: {silos.count} silos are more than the {len(data.labels)} samples of {task}")
+    # What a stream's windows leave free is what enters them next, one sample in twenty.
+    fill = 20 / 21 if described.dynamics == "stream" else 1.0
+    samples, share = _shrunk(silos.samples, silos.count, len(data.labels), fill)
     return scenario.model_copy(
         update={
             "energy_price": scenario.energy_price / share,
@@ -79,3 +72,23 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
             "precision": described.model_copy(update={"task": task}),
         }
     )
+
+
+def _shrunk(
+    sizes: float | tuple[float, ...] | Normal, silos: int, available: int, fill: float
+) -> tuple[float | tuple[float, ...] | Normal, float]:
+    """Sizes that fit into `fill` of what is available, and the share of the old ones that they are."""
+    room = max(math.floor(fill * (available // silos)), 1)
+    if isinstance(sizes, Normal):
+        # Samples come whole: the largest draw must fit into what falls to every silo.
+        share = min(1.0, room / (sizes.mean + SPREAD * sizes.deviation))
+        while math.ceil(sizes.mean * share + SPREAD * (sizes.deviation * share)) > room:
+            share = math.nextafter(share, 0)  # what rounding added
+        return Normal(mean=sizes.mean * share, deviation=sizes.deviation * share), share
+    held = np.maximum(np.round(np.broadcast_to(sizes, silos)), 1).astype(int)
+    if held.sum() <= silos * room:
+        return sizes, 1.0
+    # One sample for every silo, and the rest in proportion.
+    fitting = 1 + (held - 1) * (silos * room - silos) // (held.sum() - silos)
+    kept = tuple(map(float, fitting)) if isinstance(sizes, tuple) else float(fitting[0])
+    return kept, float(fitting.sum() / held.sum())

@@ -94,7 +94,7 @@ class Game(eqx.Module):
         transfer = transfers(at, contributions, state.terms.samples)
         price = jnp.asarray(self.scenario.energy_price)
         settled = payoff(state.terms, price, contributions, precision, transfer)
-        slot = Slot(contributions, precision, jnp.mean(at.intensity), settled)
+        slot = Slot(contributions, precision, seen_by_all(at.intensity), settled)
         terms = self.scenario.redraw(state.terms, changing)
         after = State(
             terms=eqx.tree_at(lambda t: t.samples, terms, self.source.samples(federation)),
@@ -122,6 +122,14 @@ class Game(eqx.Module):
         if seen.slot:
             extra.append(jnp.full((self.silos, 1), state.slot / self.horizon))
         return jnp.concatenate([flat, *extra], axis=1)
+
+
+def seen_by_all(intensity: Float[Array, ""] | Float[Array, "silos silos"]) -> Float[Array, ""]:
+    """α as a record keeps it: the one for all, or the mean over pairs; what a silo's with itself is moves no money."""
+    if intensity.ndim == 0:
+        return intensity
+    silos = len(intensity)
+    return jnp.sum(jnp.where(jnp.eye(silos, dtype=bool), 0.0, intensity)) / (silos * (silos - 1))
 
 
 def remember(record: Record, slot: Slot, terms: Terms) -> Record:

@@ -167,10 +167,17 @@ class FedAvgPrecision(Described):
         Field(description="local sets stay, or samples come and go; silos.redraw = ['samples'] draws them anew"),
     ] = "static"
 
+    @field_validator("task")
+    @classmethod
+    def _known(cls, task: str) -> str:
+        if task not in {"digits", "fmnist", "cifar10"} and not task.startswith("folder:"):
+            raise ValueError(f"must be digits, fmnist, cifar10 or folder:PATH.npz, got {task!r}")
+        return task
+
 
 Source = Annotated[
     Annotated[CurvePrecision, Tag("curve")] | Annotated[FedAvgPrecision, Tag("fedavg")],
-    Discriminator(lambda value: value.get("source", "curve") if isinstance(value, dict) else value.source),
+    Discriminator(lambda v: v.get("source", "curve") if isinstance(v, dict) else getattr(v, "source", "curve")),
 ]
 
 

@@ -105,6 +105,10 @@ def _explain(fault: ErrorDetails) -> str:
             return f"{field} must be a finite number, {found}"
         case "float_type" | "int_type" | "int_from_float":
             return f"{field} must be {'a number' if 'float_' in fault['type'] else 'a whole number'}, {found}"
+        case "bool_type":
+            return f"{field} must be true or false, {found}"
+        case "string_type":
+            return f"{field} must be text in quotes, {found}"
         case "tuple_type":
             return f"{field} must be a list, {found}"
         case "literal_error":

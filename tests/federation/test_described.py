@@ -1,0 +1,127 @@
+"""The federation that a scenario describes, and scenarios moved to a task's data."""
+
+from itertools import product
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from potluck.errors import PotluckError
+from potluck.federation import Dataset, load
+from potluck.federation.described import on_task, precision_source
+from potluck.federation.dynamics import Redraw, Stream
+from potluck.scenario import FedAvgPrecision, Mechanism, Normal, Scenario, parse, preset, render
+from tests.federation.conftest import pictures
+
+SIZES = {"constant": 90.0, "list": (50.0, 100.4, 20.0, 80.0), "normal": Normal(mean=100, deviation=10)}
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return load("digits")
+
+
+def described(precision: Any = None, **silos: Any) -> Scenario:
+    paper = preset("paper")
+    return paper.model_copy(
+        update={
+            "silos": paper.silos.model_copy(update=silos),
+            "precision": precision or FedAvgPrecision(partition="quantity"),
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("source", ["curve", "fedavg"])
+def test_silos_hold_what_their_terms_say(kind: str, source: str, digits: Dataset) -> None:
+    scenario = described(None if source == "fedavg" else preset("paper").precision, samples=SIZES[kind])
+    terms = scenario.draw(jax.random.key(2))
+    built = precision_source(scenario, terms, 0, digits)
+    assert type(built).__name__ == ("FedAvg" if source == "fedavg" else "Stepwise")
+    assert_array_equal(built.samples(built.init(jax.random.key(0))), terms.samples)
+    if source == "fedavg" and kind == "normal":
+        # Whatever was drawn, pools have room for 100 + 5·10, so that runs of different seeds have one shape.
+        assert jax.tree.leaves(built)[0].shape[:2] == (4, 150)
+
+
+def test_the_seed_splits_the_data(digits: Dataset) -> None:
+    scenario = described(samples=100.0)
+    terms = scenario.draw(jax.random.key(0))
+    first, again, other = (precision_source(scenario, terms, seed, digits) for seed in (0, 0, 1))
+    assert_array_equal(first.silos.features, again.silos.features)  # type: ignore[attr-defined]
+    assert (first.silos.features != other.silos.features).any()  # type: ignore[attr-defined]
+
+
+def test_local_sets_change_as_described(digits: Dataset) -> None:
+    redrawn = described(samples=SIZES["normal"], redraw=("samples",))
+    built = precision_source(redrawn, redrawn.draw(jax.random.key(0)), 0, digits)
+    assert built.dynamics == Redraw(100.0, 10.0)  # type: ignore[attr-defined]
+    stream = described(FedAvgPrecision(dynamics="stream"), samples=SIZES["normal"])
+    built = precision_source(stream, stream.draw(jax.random.key(0)), 0, digits)
+    assert built.dynamics == Stream((100,) * 4, (5,) * 4)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("silos", [2, 3, 4, 7, 64, 256])
+@pytest.mark.parametrize(
+    ("kind", "changing"), [*product(["normal", "constant"], ["static", "redraw", "stream"]), ("list", "static")]
+)
+def test_any_number_of_silos_moves_to_the_digits(silos: int, changing: str, kind: str, digits: Dataset) -> None:
+    sizes = {
+        "normal": Normal(mean=2000, deviation=50),
+        "constant": 2000.0,
+        "list": tuple(1000.0 + 10 * n for n in range(silos)),
+    }
+    scenario = described(
+        FedAvgPrecision(dynamics="stream" if changing == "stream" else "static"),
+        count=silos,
+        samples=sizes[kind],
+        redraw=("samples",) if changing == "redraw" else (),
+    )
+    moved = on_task(scenario, "digits", digits)
+    assert parse(render(moved)) == moved
+    built = precision_source(moved, moved.draw(jax.random.key(0)), 0, digits)
+    assert int(built.silos.pool.sum()) <= 1400  # type: ignore[attr-defined]
+
+
+def whole_bill(scenario: Scenario) -> np.ndarray:
+    """κ·|D_n|, the cost of a silo's whole data but for its v."""
+    sizes = scenario.silos.samples
+    held = sizes.mean if isinstance(sizes, Normal) else sizes
+    return np.asarray(scenario.energy_price * np.broadcast_to(held, scenario.silos.count))
+
+
+@pytest.mark.parametrize("sizes", [Normal(mean=2000, deviation=50), 2000.0, (1000.0, 2000.0, 3000.0, 4000.0)])
+def test_a_silos_whole_data_costs_what_it_did(sizes: Any, digits: Dataset) -> None:
+    scenario = described(samples=sizes).model_copy(update={"mechanism": Mechanism(basis="samples", unit=2000.0)})
+    moved = on_task(scenario, "digits", digits)
+    assert_allclose(whole_bill(moved), whole_bill(scenario), rtol=0.005 if isinstance(sizes, tuple) else 1e-12)
+    # So does the leverage of its whole data in the transfers.
+    assert moved.mechanism.unit * moved.energy_price == pytest.approx(2000.0 * scenario.energy_price)
+
+
+def test_a_scenario_that_fits_stays_as_it_is(digits: Dataset) -> None:
+    for sizes in SIZES.values():
+        scenario = described(samples=sizes)
+        assert on_task(scenario, "digits", digits) == scenario
+
+
+def test_moving_keeps_how_training_was_described(digits: Dataset) -> None:
+    logistic = FedAvgPrecision(task="fmnist", model="logistic", learning_rate=0.1)
+    moved = on_task(described(logistic), "digits", digits)
+    assert moved.precision == logistic.model_copy(update={"task": "digits"})
+    assert on_task(preset("paper"), "digits", digits).precision == FedAvgPrecision(task="digits")
+
+
+def test_more_silos_than_samples_are_refused() -> None:
+    data = pictures(samples=100, side=4, channels=1)
+    with pytest.raises(PotluckError, match=r"silos\.count: 81 silos are more than the 80 samples of folder:few\.npz"):
+        on_task(described(count=81), "folder:few.npz", data)
+    built = on_task(described(count=80), "folder:few.npz", data)
+    assert built.silos.samples.mean <= 1  # type: ignore[union-attr]
+
+
+def test_an_unknown_task_is_named() -> None:
+    with pytest.raises(PotluckError, match="task: 'mnist' is not one of digits"):
+        on_task(preset("paper"), "mnist")
