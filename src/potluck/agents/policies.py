@@ -15,6 +15,8 @@ __all__ = ["POLICIES", "Beta", "Gaussian", "Policy", "stretch"]
 OVERHANG = 0.1
 EDGE = 1e-4
 TRIES = 4
+FURTHEST = 3.0
+LEAST_SPREAD = -2.0
 
 
 def stretch(share: Float[Array, " action"]) -> Float[Array, " action"]:
@@ -43,11 +45,14 @@ class Policy(Protocol):
 
 
 class Gaussian:
-    """x = σ(m + s·ε): a normal distribution squashed by the logistic function, s in [e⁻⁴, e]."""
+    """x = σ(m + s·ε): a normal distribution squashed by the logistic function.
+
+    |m| stays below 3 and s above e⁻²: at 2.4 the corner is reached, and further out no draw would ever leave it again.
+    """
 
     def _parameters(self, raw: Float[Array, "2 action"]) -> tuple[Float[Array, " action"], Float[Array, " action"]]:
         mean, spread = raw
-        return mean, jnp.exp(jnp.clip(spread, -4.0, 1.0))
+        return FURTHEST * jnp.tanh(mean / FURTHEST), jnp.exp(jnp.clip(spread, LEAST_SPREAD, 1.0))
 
     def sample(self, raw: Float[Array, "2 action"], key: PRNGKeyArray) -> Float[Array, " action"]:
         """m + s·ε."""
@@ -65,7 +70,7 @@ class Gaussian:
 
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
         """Its median."""
-        return stretch(jax.nn.sigmoid(raw[0]))
+        return stretch(jax.nn.sigmoid(self._parameters(raw)[0]))
 
 
 class Beta:

@@ -68,14 +68,17 @@ class Seated:
 
 
 def seat(plan: Plan) -> Seated:
-    """Draw every seed's silos, split its data, and give every player a learner."""
+    """Draw the silos, split their data, and give every player a learner.
+
+    The scenario's seed makes the federation; the seeds of a run play it anew, with weights and luck of their own.
+    """
     scenario = plan.scenario
     if plan.agent == "wpr":
         scenario = scenario.model_copy(update={"mechanism": scenario.mechanism.model_copy(update={"kind": "none"})})
     described = scenario.precision
     data = load_data(described.task) if isinstance(described, FedAvgPrecision) else None
     view = Planner if plan.agent == "planner" else Members
-    environment = side_by_side([view(game(scenario, scenario.seed + n, data)) for n in range(plan.seeds)])
+    environment = side_by_side([view(game(scenario, data=data))] * plan.seeds)
     learner = agent(
         plan.agent,
         environment,

@@ -11,14 +11,22 @@ from potluck.agents import Environment, Learner
 __all__ = ["episode", "long_term"]
 
 
-def episode(environment: Environment, learner: Learner, learned: Any, key: PRNGKeyArray) -> tuple[Array, Any]:
-    """One whole game: payoffs [slots, players] and the reports of its slots."""
+def episode(
+    environment: Environment,
+    learner: Learner,
+    learned: Any,
+    key: PRNGKeyArray,
+    forced: Float[Array, "players action"] | None = None,
+) -> tuple[Array, Any]:
+    """One whole game: payoffs [slots, players] and the reports of its slots. Who is `forced` (not NaN) does not choose."""
     resetting, stepping = jax.random.split(key)
     recall = jax.vmap(learner.rest)(learned)
 
     def slot(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], tuple[Array, Any]]:
         state, recall = carry
         recall, actions = jax.vmap(learner.play)(learned, recall, environment.observe(state))
+        if forced is not None:
+            actions = jnp.where(jnp.isnan(forced), actions, forced)
         state, payoffs, report = environment.step(state, actions, key)
         return (state, recall), (payoffs, report)
 
