@@ -122,6 +122,7 @@ def test_data_of_ones_own_is_checked() -> None:
         ({"images": digits.images / 16}, "images must be uint8 .* got float64"),
         ({"test_images": digits.test_images / 16}, "test_images must be uint8 .* got float64"),
         ({"silo": np.zeros(3, int)}, "1400 samples need one silo each"),
+        ({"silo": digits.labels - 1}, "silo must hold whole numbers from 0"),
     ):
         with pytest.raises(PotluckError, match=message):
             build(dataclasses.replace(digits, **change))

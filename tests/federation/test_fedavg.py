@@ -295,6 +295,16 @@ def test_precision_is_the_share_of_held_out_samples_that_are_right() -> None:
     assert_allclose(fed.precision(weights), np.mean(guess == np.asarray(fed.test.labels)), atol=1e-7)
 
 
+def test_padding_is_never_right_whatever_type_the_labels_have() -> None:
+    """Of 256 classes in one byte the last is 255, which is also what −1 would become."""
+    data = pictures(samples=205, side=4, channels=1)  # 41 held out: one is padded on two devices
+    last = dataclasses.replace(data, classes=256, test_labels=np.full(41, 255, np.uint8))
+    parts = spread(build(last, model="logistic"))
+    weights = jax.tree.map(jnp.zeros_like, parts.init(jax.random.key(0)).model.weights)
+    always = eqx.tree_at(lambda w: w.layers[0].bias, weights, jnp.zeros(256).at[255].set(1.0))
+    assert parts.precision(always) == 1
+
+
 @pytest.mark.parametrize("model", ["logistic", "mlp"])
 @pytest.mark.parametrize("optimise", ["sgd", "momentum", "adam"])
 def test_every_model_and_optimiser_learns_the_digits(model: str, optimise: str) -> None:

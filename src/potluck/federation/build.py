@@ -75,7 +75,7 @@ def build(
         silos=stack(shape.features(data.images[np.concatenate(shares)]), data.labels, shares),
         test=TestSet(
             features=jnp.asarray(shape.features(data.test_images[held_out])),
-            labels=jnp.asarray(data.test_labels[held_out]),
+            labels=jnp.asarray(data.test_labels[held_out], jnp.int32),
             size=len(data.test_labels[held_out]),
         ),
         architecture=shape,
@@ -212,8 +212,12 @@ def check_data(data: Dataset) -> None:
             raise PotluckError(f"{data.name}: {len(images)} {part}images need one label each, got {labels.shape}")
         if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= data.classes:
             raise PotluckError(f"{data.name}: {part}labels must be whole numbers from 0 to {data.classes - 1}")
-    if data.silo is not None and data.silo.shape != data.labels.shape:
+    if data.silo is None:
+        return
+    if data.silo.shape != data.labels.shape:
         raise PotluckError(f"{data.name}: {len(data.labels)} samples need one silo each, got {data.silo.shape}")
+    if data.silo.dtype.kind not in "iu" or data.silo.min() < 0:
+        raise PotluckError(f"{data.name}: silo must hold whole numbers from 0")
 
 
 def check_engine(proximal: float, server_momentum: float, dtype: str, tests: int | None, available: int) -> None:
