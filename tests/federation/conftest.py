@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from potluck.federation import Dataset, use_cores
+from potluck.federation import Dataset, FedAvg, build, use_cores
 
 use_cores(2)
 # Compiling takes longer than training here: keep what one test or worker compiled for the next.
@@ -21,3 +21,8 @@ def pictures(samples: int, side: int, channels: int, classes: int = 10, seed: in
     images = (noise + 12 * labels[:, None, None, None]).astype(np.uint8)
     cut = samples * 4 // 5
     return Dataset("folder", images[:cut], labels[:cut], images[cut:], labels[cut:], classes)
+
+
+def fashion(seed: int = 0) -> FedAvg:
+    """A federation of the perceptron 784-64-10, batch 50, on pictures of Fashion-MNIST's size."""
+    return build(pictures(samples=600, side=28, channels=1), samples=100, hidden=64, batch=50, seed=seed)

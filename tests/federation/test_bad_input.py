@@ -1,14 +1,17 @@
 """What cannot be trained is refused in one line, before anything is."""
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from potluck.errors import PotluckError
-from potluck.federation import build, check_contributions, load, run, run_games
+from potluck.federation import FedAvg, PrecisionSource, build, check_contributions, load, run, run_games, spread
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,12 @@ def test_runs_check_before_they_train() -> None:
         run(fed, np.ones((2, 5, 4)), key)
     with pytest.raises(PotluckError, match=r"for 1 slot or more, got shape \(0, 4\)"):
         run(fed, np.ones((0, 4)), key)
+    with pytest.raises(PotluckError, match="a plan of 3 slots was given for 7"):
+        run(fed, np.ones((3, 4)), key, 7)
+    with pytest.raises(PotluckError, match="a plan of 3 slots was given for 2"):
+        run_games(fed, np.ones((1, 3, 4)), jax.random.split(key, 1), 2)
+    with pytest.raises(PotluckError, match=r"slots must be a whole number, got 2\.5"):
+        run(fed, np.ones(4), key, 2.5)  # type: ignore[arg-type]
     with pytest.raises(PotluckError, match="1 games need 1 keys"):
         run_games(fed, np.ones((1, 4)), jax.random.split(key, 2), 5)
 
@@ -75,6 +84,9 @@ def test_runs_check_before_they_train() -> None:
         ({"server_momentum": 1.0}, "server_momentum must be in"),
         ({"dtype": "float8"}, "'float8' is not one of float32, bfloat16"),
         ({"tests": 398}, "tests must be between 1 and the task's 397"),
+        ({"tests": 10.5}, "tests must be a whole number, got 10.5"),
+        ({"channels": (8, 16, 32)}, r"channels must be two whole numbers, got \(8, 16, 32\)"),
+        ({"channels": 8}, "channels must be two whole numbers, got 8"),
         ({"model": "cnn"}, "cnn needs images of 10 × 10"),
         ({"partition_by": "natural"}, "natural needs a silo column"),
         ({"task": "imagenet"}, "'imagenet' is not one of digits, fmnist, cifar10, folder:PATH.npz"),
@@ -88,6 +100,32 @@ def test_settings_are_checked(options: dict[str, object], message: str) -> None:
 @pytest.mark.parametrize("samples", [np.int64(100), np.array(100), np.full(4, 100), (100, 100, 100, np.int32(100))])
 def test_sizes_may_be_whole_numbers_of_any_type(samples: Any) -> None:
     assert build("digits", samples=samples).silos.pool.tolist() == [100] * 4
+
+
+@pytest.mark.parametrize("contributions", [3, 1, 6])
+@pytest.mark.parametrize("place", [lambda fed: fed, spread], ids=["whole", "spread"])
+def test_a_slot_refuses_contributions_that_are_not_one_per_silo(
+    place: Callable[[FedAvg], PrecisionSource], contributions: int
+) -> None:
+    fed, key = build("digits"), jax.random.key(0)
+    with pytest.raises(PotluckError, match=rf"4 silos need 4 numbers, got shape \({contributions},\)"):
+        place(fed).train(fed.init(key), jnp.ones(contributions), key)
+
+
+def test_data_of_ones_own_is_checked() -> None:
+    digits = load("digits")
+    assert build(dataclasses.replace(digits, name="mine")).silos.pool.tolist() == [350] * 4
+    for change, message in (
+        ({"labels": digits.labels + 5}, "labels must be whole numbers from 0 to 9"),
+        ({"test_labels": digits.test_labels - 1}, "test_labels must be whole numbers from 0 to 9"),
+        ({"labels": digits.labels[:-1]}, "1400 images need one label each"),
+        ({"images": digits.images / 16}, "images must be uint8 .* got float64"),
+        ({"test_images": digits.test_images / 16}, "test_images must be uint8 .* got float64"),
+        ({"silo": np.zeros(3, int)}, "1400 samples need one silo each"),
+        ({"silo": digits.labels - 1}, "silo must hold whole numbers from 0"),
+    ):
+        with pytest.raises(PotluckError, match=message):
+            build(dataclasses.replace(digits, **change))
 
 
 def test_a_users_file_is_checked(tmp_path: Path) -> None:
@@ -121,4 +159,6 @@ def test_a_users_own_silos_train(tmp_path: Path) -> None:
     )
     fed = build(f"folder:{tmp_path / 'mine.npz'}", silos=3, partition_by="natural", batch=10)
     assert int(fed.silos.pool.sum()) == 240
+    with pytest.raises(PotluckError, match="names 3 silos with samples to train on and the run has 4"):
+        build(f"folder:{tmp_path / 'mine.npz'}", silos=4, partition_by="natural")
     assert run(fed, np.ones(3), jax.random.key(0), 10).precision[-1] > 0.9

@@ -57,6 +57,7 @@ def test_a_run_shows_a_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "precision" in done.stdout
     assert "350 350 350 350" in done.stdout
+    assert done.stdout.endswith("┘\n")
 
 
 def test_a_curve_is_measured_and_fitted(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_mistake_costs_one_line_and_exit_code_2(arguments: tuple[str, ...], me
     done = potluck("federation", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
 
 

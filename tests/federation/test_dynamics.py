@@ -150,3 +150,15 @@ def test_impossible_dynamics_say_why() -> None:
         dynamics("redraw", mean=float("nan"))
     with pytest.raises(PotluckError, match="stream needs window ≥ 1"):
         dynamics("stream", window=0)
+    with pytest.raises(PotluckError, match="redraw needs mean ≥ 1"):
+        Redraw(mean=(100.0, float("nan")))
+    with pytest.raises(PotluckError, match="stream needs window ≥ 1"):
+        Stream(-5, 1)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sizes", [[50] * 4, np.full(4, 50)], ids=["list", "array"])
+def test_sizes_of_ones_own_may_come_in_any_form(sizes: Any) -> None:
+    for rule in (Stream(sizes, 2), Redraw(sizes, 1.0)):
+        assert hash(rule) == hash(dataclasses.replace(rule))
+        assert build("digits", samples=50, changing=rule).dynamics == rule

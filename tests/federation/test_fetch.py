@@ -197,6 +197,13 @@ def test_any_flipped_bit_is_named_or_harmless(tmp_path: Path, save: Callable[...
             read_user(path)
 
 
+@pytest.mark.parametrize("folder", ["a" * 5000, "loop"])
+def test_a_folder_that_cannot_be_read_leads_on(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UnavailableError):
+        origins.from_folder("fmnist", str(tmp_path / folder), tmp_path)
+
+
 @needs_fmnist
 def test_the_users_folder_comes_before_the_system_package(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

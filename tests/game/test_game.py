@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from potluck.game import Game, Planner, Silos, game
+from potluck.game import Game, Members, Planner, game
 from potluck.game.game import seen_by_all
 from potluck.scenario import FedAvgPrecision, Mechanism, Observation, Scenario, Schedule, preset
 from tests.game.conftest import DIGITS, DRAWN, REAL, Play, by_hand, play, play_through, random_contributions
@@ -238,7 +238,7 @@ def test_silos_earn_their_payoff_and_the_planner_the_welfare() -> None:
     plain = game(by_hand())
     state = plain.reset(KEY)
     after, slot = plain.step(state, HAND[0], KEY)
-    silos, planner = Silos(plain), Planner(plain)
+    silos, planner = Members(plain), Planner(plain)
     assert (silos.players, silos.action_size, silos.observation_size) == (3, 1, 10)
     assert (planner.players, planner.action_size, planner.observation_size) == (1, 3, 30)
     assert silos.horizon == planner.horizon == 5

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from potluck.errors import PotluckError
-from potluck.studies.benchmarks.federation import OURS, Contest, flops, race
+from potluck.studies.benchmarks.federation import A_TENTH, OURS, OURS_AT_A_TENTH, Contest, flops, race
 from potluck.studies.benchmarks.peers import PEERS, Absent, Peer, Timing, run
 
 Script = Callable[..., Peer]
@@ -124,6 +124,14 @@ def test_engines_take_turns_and_the_best_run_counts(script: Script, data: Path) 
     assert rows[0].peak_share == pytest.approx(10 * flops(Contest()) / 1e12)
 
 
+def test_a_row_says_what_was_contributed_and_what_share_of_a_full_round_it_cost(script: Script, data: Path) -> None:
+    source = ANSWER.replace('"version": "1"', '"version": "1", "cost_share": 0.2')
+    (row,) = race({"a": partial(run, script(source, "300", "0.65"))}, data, A_TENTH, repeats=1)
+    assert (row.contribution, row.cost_share) == (0.1, 0.2)
+    (row,) = race({"a": partial(run, script(ANSWER, "60", "0.82"))}, data, Contest(), repeats=1)
+    assert (row.contribution, row.cost_share) == (1.0, None)
+
+
 @pytest.mark.parametrize("accuracy", ["0.7", "nan"])
 def test_engines_that_end_at_different_accuracies_are_not_compared(script: Script, data: Path, accuracy: str) -> None:
     engines = {
@@ -141,7 +149,8 @@ def test_flops_of_a_round_by_hand() -> None:
     assert flops(contest) == 3 * (2 * 5 * (40 + 40 + 16) + 7 * 40)
 
 
-def test_our_engine_answers_as_its_rivals_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("engine", "shared"), [(OURS, False), (OURS_AT_A_TENTH, True)], ids=["all", "a tenth"])
+def test_our_engine_answers_as_its_rivals_do(tmp_path: Path, engine: Peer, shared: bool) -> None:
     # each class lights pixels of its own, so any engine that learns at all gets everything right
     rng = np.random.default_rng(0)
     y, y_test = rng.integers(4, size=(2, 500)), rng.integers(4, size=100)
@@ -151,10 +160,12 @@ def test_our_engine_answers_as_its_rivals_do(tmp_path: Path) -> None:
     arrays: dict[str, NDArray[Any]] = {"x_train": light[y], "y_train": y, "x_test": light[y_test], "y_test": y_test}
     arrays |= {"w1": w1, "b1": np.zeros(16), "w2": w2, "b2": np.zeros(4)}
     np.savez(path, allow_pickle=False, **arrays)
-    answer = run(OURS, path, python=sys.executable)
+    answer = run(engine, path, python=sys.executable)
     assert isinstance(answer, Timing), answer
     assert answer.accuracy == 1
     assert answer.rounds_per_second > 0
+    assert (answer.cost_share is not None) == shared
+    assert answer.cost_share is None or answer.cost_share > 0
 
 
 @pytest.mark.parametrize("name", PEERS)

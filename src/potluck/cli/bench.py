@@ -66,8 +66,8 @@ def federation(
 ) -> None:
     r"""Time FedAvg rounds: MLP 784-64-10, 4 silos × 2,000 samples of Fashion-MNIST, batch 50, one epoch, 20 rounds.
 
-    And, ours alone: the same at a tenth of the data, and 16 games side by side on the digits (64-32-10, 4 silos × 350,
-    batch 25).
+    And, ours alone: the same at a tenth of the data, with what a slot then costs as a share of a full one, and 16
+    games side by side on the digits (64-32-10, 4 silos × 350, batch 25).
 
     Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
     interpreter POTLUCK_PEERS_PYTHON names.
@@ -77,6 +77,7 @@ def federation(
     from rich.console import Console
 
     from potluck.studies.benchmarks.federation import (
+        A_TENTH,
         DIGITS,
         OURS,
         OURS_ABREAST,
@@ -107,7 +108,7 @@ def federation(
         turns = {name: announced(name, engine) for name, engine in engines.items()}
         rows = race(turns, data, contest, peak=peak, repeats=repeats)
         tenth = announced("Potluck, d = 0.1", partial(run, OURS_AT_A_TENTH, python=sys.executable))
-        rows += race({"Potluck, d = 0.1": tenth}, data, contest, repeats=repeats)
+        rows += race({"Potluck, d = 0.1": tenth}, data, A_TENTH, repeats=repeats)
         digits = prepare(Path(folder) / "digits.npz", DIGITS)
         abreast = announced("Potluck, 16 games", partial(run, OURS_ABREAST, python=sys.executable))
         rows += race({"Potluck": abreast}, digits, DIGITS, peak=peak, repeats=repeats)
@@ -133,7 +134,7 @@ def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
     table = Table(title="FedAvg rounds per second")
     for column in ("engine", "version", "work", "device"):
         table.add_column(column)
-    for column in ("rounds/s", "accuracy", "of sgemm peak"):
+    for column in ("rounds/s", "accuracy", "of sgemm peak", "cost of d = 1"):
         table.add_column(column, justify="right")
     for row in rows:
         if row.rounds_per_second is None or row.accuracy is None:
@@ -147,6 +148,7 @@ def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
             f"{row.rounds_per_second:.1f}",
             f"{row.accuracy:.3f}",
             "" if row.peak_share is None else f"{row.peak_share:.0%}",
+            "" if row.cost_share is None else f"{row.cost_share:.0%}",
         )
     console = Console()
     console.print(table)

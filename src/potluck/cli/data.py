@@ -63,7 +63,7 @@ class Watching:
     """A listener that shows messages and a progress bar on stderr, so that stdout stays clean."""
 
     def __enter__(self) -> "Listener":
-        """Start showing."""
+        """Get ready; the bar appears when there is something to show."""
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
@@ -86,15 +86,16 @@ class Watching:
                 bar.console.print(f"potluck: {message}", markup=False, emoji=False, highlight=False, soft_wrap=True)
 
             def progress(self, what: str, done: int, total: int | None) -> None:
+                bar.start()
                 if what not in rows:
                     rows[what] = bar.add_task(what, total=total)
                 bar.update(rows[what], completed=done)  # type: ignore[arg-type]
 
-        bar.start()
         return Shown()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop showing."""
-        self.bar.stop()
+        """Stop showing. A bar that never started would still leave an empty line where there is no screen."""
+        if self.bar.live.is_started:
+            self.bar.stop()

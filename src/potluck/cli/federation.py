@@ -118,6 +118,8 @@ def run(
             state, reached = train(source, state, play, key)
             precision.append(float(reached))
             live.update(_slots(initial, precision, sizes))
+    if not console.is_terminal:
+        console.line()  # a table that goes into a file ends without one
     if json:
         result = {
             "task": task, "model": model, "seed": seed, "contributions": given, "initial": initial,
@@ -162,6 +164,8 @@ def curve(
     """
     if slots < 1:
         raise PotluckError(f"--slots must be 1 or more, got {slots}")
+    if seeds < 1:
+        raise PotluckError(f"--seeds must be 1 or more, got {seeds}")
     if not 0 <= others <= 1:
         raise PotluckError(f"--others must be in [0, 1], got {others}")
     held = _sizes(samples)

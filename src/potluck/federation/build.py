@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from potluck.errors import PotluckError
-from potluck.federation.data import TASKS, Dataset
+from potluck.federation.data import TASKS, Dataset, Task
 from potluck.federation.dynamics import Dynamics, Static, dynamics
 from potluck.federation.fedavg import FedAvg, Silo, TestSet
 from potluck.federation.fetching import load
@@ -54,11 +54,13 @@ def build(
     federations of different sizes have one shape.
     """
     data = load(task) if isinstance(task, str) else task
-    defaults = TASKS[data.name]
+    check_data(data)
+    defaults = defaults_of(data)
     silos, seed, epochs = whole("silos", silos), whole("seed", seed, 0), whole("epochs", epochs)
     batch = whole("batch", defaults.batch if batch is None else batch)
     hidden = whole("hidden", defaults.hidden if hidden is None else hidden)
-    channels = (whole("channels", channels[0]), whole("channels", channels[1]))
+    first, second = pair("channels", channels)
+    tests = None if tests is None else whole("tests", tests)
     check_engine(proximal, server_momentum, dtype, tests, len(data.test_labels))
     still = changing == "static" or isinstance(changing, Static)
     sizes = local_sizes(data, silos, samples, partition_by, spare=not still)
@@ -68,14 +70,14 @@ def build(
     pools = [changes.pool(size, available) for size, available in zip(sizes, most, strict=True)]
     shares = partition(partition_by, data.labels, pools, concentration=concentration, silo=data.silo, seed=seed)
     check_pools(changes, pools)
-    shape = architecture(model, data.shape, data.classes, hidden, channels)
+    shape = architecture(model, data.shape, data.classes, hidden, (first, second))
     centre, spread = data.standard()
     held_out = slice(None) if tests is None else slice(tests)
     return FedAvg(
         silos=stack(shape.features(data.images[np.concatenate(shares)]), data.labels, shares, capacity),
         test=TestSet(
             features=jnp.asarray(shape.features(data.test_images[held_out])),
-            labels=jnp.asarray(data.test_labels[held_out]),
+            labels=jnp.asarray(data.test_labels[held_out], jnp.int32),
             size=len(data.test_labels[held_out]),
         ),
         architecture=shape,
@@ -117,9 +119,14 @@ def local_sizes(
     if samples is None:
         if partition_by == "natural" and data.silo is not None:
             own = [int(count) for count in np.bincount(data.silo)]
+            if len(own) != silos:
+                raise PotluckError(
+                    f"partition: the silo column names {len(own)} silos with samples to train on "
+                    f"and the run has {silos}"
+                )
             return [max(count // 2, 1) for count in own] if spare else own
         share = len(data.labels) // silos
-        size = TASKS[data.name].samples or share
+        size = defaults_of(data).samples or share
         return [max(min(size, share // 2), 1) if spare else size] * silos
     given = samples.tolist() if isinstance(samples, np.ndarray) else samples
     sizes = (
@@ -181,6 +188,41 @@ def whole(name: str, value: object, least: int = 1) -> int:
     return number
 
 
+def pair(name: str, values: object) -> tuple[int, int]:
+    """Return two whole numbers, refused unless they are two."""
+    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != 2:
+        raise PotluckError(f"{name} must be two whole numbers, got {values!r}")
+    return whole(name, values[0]), whole(name, values[1])
+
+
+def defaults_of(data: Dataset) -> Task:
+    """The settings of the task that the data is called after; one's own data has those of `folder`."""
+    return TASKS.get(data.name, TASKS["folder"])
+
+
+def check_data(data: Dataset) -> None:
+    """Refuse arrays that would be cut off, cast or trained on as something else."""
+    for part, images, labels in (
+        ("", data.images, data.labels),
+        ("test_", data.test_images, data.test_labels),
+    ):
+        if images.dtype != np.uint8 or images.ndim != 4:
+            raise PotluckError(
+                f"{data.name}: {part}images must be uint8 (samples, height, width, channels), got {images.dtype} "
+                f"{images.shape}"
+            )
+        if labels.shape != (len(images),) or not len(images):
+            raise PotluckError(f"{data.name}: {len(images)} {part}images need one label each, got {labels.shape}")
+        if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= data.classes:
+            raise PotluckError(f"{data.name}: {part}labels must be whole numbers from 0 to {data.classes - 1}")
+    if data.silo is None:
+        return
+    if data.silo.shape != data.labels.shape:
+        raise PotluckError(f"{data.name}: {len(data.labels)} samples need one silo each, got {data.silo.shape}")
+    if data.silo.dtype.kind not in "iu" or data.silo.min() < 0:
+        raise PotluckError(f"{data.name}: silo must hold whole numbers from 0")
+
+
 def check_engine(proximal: float, server_momentum: float, dtype: str, tests: int | None, available: int) -> None:
     """Refuse settings that make no sense, before anything is loaded onto the device."""
     if not (proximal >= 0 and math.isfinite(proximal)):
@@ -202,7 +244,8 @@ def check_contributions(values: ArrayLike, silos: int) -> Float[np.ndarray, "...
     if contributions.ndim < 1 or contributions.shape[-1] != silos:
         got = contributions.shape[-1] if contributions.ndim else "a single number"
         raise PotluckError(f"contributions: {silos} silos need {silos} numbers, got {got}")
-    for at, value in np.ndenumerate(contributions):
-        if not 0 <= value <= 1:
-            raise PotluckError(f"contributions: silo {at[-1]} gives {value}; a share of its data is in [0, 1]")
+    wrong = np.argwhere(~((contributions >= 0) & (contributions <= 1)))  # NaN is neither
+    if len(wrong):
+        at = tuple(wrong[0])
+        raise PotluckError(f"contributions: silo {at[-1]} gives {contributions[at]}; a share of its data is in [0, 1]")
     return contributions.astype(np.float32)

@@ -59,6 +59,8 @@ class Task:
     """Default size of a silo's local set, four silos."""
     hidden: int
     batch: int
+    game_rate: float = 0.05
+    """SGD rate in the long-term game, at which thirty slots are enough to learn the task."""
 
 
 TASKS: Mapping[str, Task] = {
@@ -71,6 +73,7 @@ TASKS: Mapping[str, Task] = {
             350,
             32,
             25,
+            0.2,
         ),
         Task(
             "fmnist",

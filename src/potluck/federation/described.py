@@ -7,7 +7,7 @@ import numpy as np
 from potluck.errors import PotluckError
 from potluck.federation.build import build
 from potluck.federation.curve import Stepwise, curve
-from potluck.federation.data import Dataset
+from potluck.federation.data import TASKS, Dataset
 from potluck.federation.dynamics import Redraw
 from potluck.federation.fetching import load
 from potluck.federation.source import PrecisionSource
@@ -58,7 +58,9 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
     """
     data = load(task) if data is None else data
     silos = scenario.silos
-    described = scenario.precision if isinstance(scenario.precision, FedAvgPrecision) else FedAvgPrecision()
+    described = scenario.precision
+    if isinstance(described, CurvePrecision):
+        described = FedAvgPrecision(learning_rate=TASKS[data.name].game_rate if data.name in TASKS else 0.05)
     if len(data.labels) < silos.count:
         raise PotluckError(f"silos.count: {silos.count} silos are more than the {len(data.labels)} samples of {task}")
     # What a stream's windows leave free is what enters them next, one sample in twenty.

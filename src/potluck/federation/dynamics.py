@@ -21,6 +21,16 @@ Real: TypeAlias = float | tuple[float, ...]
 """One number for all silos, or one for each."""
 
 
+def _plain(values: Real) -> Real:
+    """Sizes as numbers or a tuple of them: what is compiled with a federation must compare and hash."""
+    listed = np.asarray(values).tolist()
+    return tuple(listed) if isinstance(listed, list) else listed
+
+
+def _within(values: Real, least: float) -> bool:
+    return bool(np.all((np.asarray(values) >= least) & np.isfinite(values)))
+
+
 class Window(eqx.Module):
     """The current local sets: samples start, start + 1, …, start + size − 1 of the pool, cyclically."""
 
@@ -82,8 +92,15 @@ class Static(eqx.Module):
 class Redraw(eqx.Module):
     """A fresh stretch of the shuffled pool every slot, |D_n[t]| ~ N(mean, deviation), at least 1, at most the pool."""
 
-    mean: Real = 2000.0
-    deviation: Real = 50.0
+    mean: Real = eqx.field(default=2000.0, converter=_plain)
+    deviation: Real = eqx.field(default=50.0, converter=_plain)
+
+    def __check_init__(self) -> None:
+        """Refuse sizes that no set can have."""
+        if not (_within(self.mean, 1) and _within(self.deviation, 0)):
+            raise PotluckError(
+                f"dynamics: redraw needs mean ≥ 1 and deviation ≥ 0, got {self.mean} and {self.deviation}"
+            )
 
     def pool(self, size: int, available: int) -> int:
         """Twice the nominal size where there is enough, so that a new draw is mostly new data."""
@@ -115,8 +132,15 @@ class Redraw(eqx.Module):
 class Stream(eqx.Module):
     """A window of fixed length: each slot `arrivals` new samples enter it and as many old ones leave."""
 
-    window: Whole
-    arrivals: Whole
+    window: Whole = eqx.field(converter=_plain)
+    arrivals: Whole = eqx.field(converter=_plain)
+
+    def __check_init__(self) -> None:
+        """Refuse windows that no stream can fill."""
+        if not (_within(self.window, 1) and _within(self.arrivals, 0)):
+            raise PotluckError(
+                f"dynamics: stream needs window ≥ 1 and arrivals ≥ 0, got {self.window} and {self.arrivals}"
+            )
 
     def pool(self, size: int, available: int) -> int:
         """Four windows' worth where there is enough; after that the stream comes round again."""
@@ -152,15 +176,7 @@ def dynamics(
     if name == "static":
         return Static()
     if name == "redraw":
-        if not (_within(mean, 1) and _within(deviation, 0)):
-            raise PotluckError(f"dynamics: redraw needs mean ≥ 1 and deviation ≥ 0, got {mean} and {deviation}")
         return Redraw(mean, deviation)
     if name == "stream":
-        if not (_within(window, 1) and _within(arrivals, 0)):
-            raise PotluckError(f"dynamics: stream needs window ≥ 1 and arrivals ≥ 0, got {window} and {arrivals}")
         return Stream(window, arrivals)
     raise PotluckError(f"dynamics: {name!r} is not one of {', '.join(DYNAMICS)}")
-
-
-def _within(values: Real, least: float) -> bool:
-    return bool(np.all((np.asarray(values) >= least) & np.isfinite(values)))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
+from potluck.errors import PotluckError
 from potluck.federation.dynamics import Dynamics, Static, Window
 from potluck.federation.models import Architecture, Model
 from potluck.federation.optimisers import Optimiser
@@ -55,6 +56,14 @@ def samples_of(contributions: Float[Array, " silos"], sizes: Int[Array, " silos"
     """x_n = d_n·|D_n| to the nearest sample; whoever contributes at all brings at least one."""
     nearest = jnp.round(contributions * sizes).astype(sizes.dtype)
     return jnp.clip(nearest, (contributions > 0).astype(sizes.dtype), sizes)
+
+
+def check_length(contributions: Float[Array, " silos"], silos: Array) -> None:
+    """Refuse contributions that are not one per silo; one number for all would otherwise pass unnoticed."""
+    if contributions.shape != silos.shape:
+        raise PotluckError(
+            f"contributions: {len(silos)} silos need {len(silos)} numbers, got shape {contributions.shape}"
+        )
 
 
 @custom_vmap
@@ -142,6 +151,7 @@ class FedAvg(eqx.Module):
 
         Without a window, the local sets are a first draw of the dynamics.
         """
+        check_length(contributions, self.silos.pool)
         if window is None:
             window = self.dynamics.init(self.silos.pool, jax.random.fold_in(key, NOBODY))
         samples = samples_of(contributions, window.size)

@@ -67,12 +67,15 @@ def from_folder(name: str, folder: str | None, scratch: Path) -> Dataset:
     if not folder:
         raise UnavailableError("name a folder there that has the files")
     root = Path(folder)
-    if (root / f"{name}.npz").exists():
-        return read_npz(name, root / f"{name}.npz")
-    for place in (root, root / "fashion-mnist", root / name):
-        for files, decode in FORMS[name]:
-            if all((place / file).exists() for file in files):
-                return decoded(name, place, decode)
+    try:
+        if (root / f"{name}.npz").exists():
+            return read_npz(name, root / f"{name}.npz")
+        for place in (root, root / "fashion-mnist", root / name):
+            for files, decode in FORMS[name]:
+                if all((place / file).exists() for file in files):
+                    return decoded(name, place, decode)
+    except OSError as fault:  # a folder that may not be searched, a name too long, a file gone since
+        raise UnavailableError(f"it cannot be read ({in_one_line(fault)})") from fault
     raise UnavailableError("the files are not there")
 
 

@@ -20,8 +20,8 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.errors import PotluckError
-from potluck.federation.build import check_contributions
-from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet
+from potluck.federation.build import check_contributions, whole
+from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet, check_length
 
 __all__ = ["Spread", "Trace", "compiled", "run", "run_games", "spread", "use_cores"]
 
@@ -41,8 +41,13 @@ class Trace(eqx.Module):
 def use_cores(count: int | None = None) -> int:
     """Make every core of the CPU a device of its own; only possible before JAX has started. Returns the devices."""
     with contextlib.suppress(RuntimeError):  # JAX has started: what it has is what there is
-        jax.config.update("jax_num_cpu_devices", count or os.cpu_count() or 1)
+        jax.config.update("jax_num_cpu_devices", count or cores())
     return len(jax.devices())
+
+
+def cores() -> int:
+    """How many cores this process may use, which a container or `taskset` can make fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def mesh_over(work: int, axis: str) -> Mesh:
@@ -79,6 +84,7 @@ class Spread(eqx.Module):
     ) -> tuple[State, Float[Array, ""]]:
         """One slot; every device trains its own silos and measures its part of the held-out data."""
         fed = self.fed
+        check_length(contributions, fed.silos.pool)
 
         def round_(
             silos: Silo, test: TestSet, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray
@@ -154,10 +160,13 @@ def run_games(
 
 def _plan(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: int | None) -> np.ndarray:
     plan = check_contributions(contributions, fed.silos.labels.shape[0])
+    slots = None if slots is None else whole("slots", slots)
     if plan.ndim == 1:
-        if slots is None or slots < 1:
-            raise PotluckError(f"slots must be 1 or more, got {slots}")
+        if slots is None:
+            raise PotluckError("slots must be 1 or more, got None")
         plan = np.broadcast_to(plan, (slots, *plan.shape))
+    elif plan.ndim == 2 and slots not in (None, len(plan)):
+        raise PotluckError(f"contributions: a plan of {len(plan)} slots was given for {slots}")
     if plan.ndim > 2 or not len(plan):
         raise PotluckError(
             f"contributions: a game needs one per silo, or that for 1 slot or more, got shape {plan.shape}"

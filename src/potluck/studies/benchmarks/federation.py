@@ -19,6 +19,7 @@ from potluck.federation import load
 from potluck.studies.benchmarks.peers import Absent, Peer, Timing
 
 __all__ = [
+    "A_TENTH",
     "DIGITS",
     "OURS",
     "OURS_ABREAST",
@@ -49,6 +50,7 @@ class Contest:
     samples: int = 2000
     tests: int = 2000
     games: int = 1
+    contribution: float = 1.0
 
     @property
     def model(self) -> str:
@@ -70,8 +72,12 @@ class Row:
     peak_share: float | None = None
     version: str | None = None
     note: str | None = None
+    contribution: float = 1.0
+    cost_share: float | None = None
+    """What a slot at this contribution costs as a share of one at d = 1, both timed in turns by the same process."""
 
 
+A_TENTH = Contest(contribution=0.1)
 DIGITS = Contest(task="digits", sizes=(64, 32, 10), samples=350, tests=397, games=16)
 """What agents learn on: 16 games side by side, batch 25."""
 
@@ -115,7 +121,14 @@ def race(
 
     def row(name: str) -> Row:
         if name in absent:
-            return Row(name, contest.task, contest.model, contest.games, note=absent[name])
+            return Row(
+                name,
+                contest.task,
+                contest.model,
+                contest.games,
+                note=absent[name],
+                contribution=contest.contribution,
+            )
         best = max(runs[name], key=lambda timing: timing.rounds_per_second)
         share = None if peak is None else best.rounds_per_second * flops(contest) / contest.games / peak
         return Row(
@@ -128,6 +141,8 @@ def race(
             best.accuracy,
             share,
             best.version,
+            contribution=contest.contribution,
+            cost_share=best.cost_share,
         )
 
     return [row(name) for name in engines]

@@ -36,6 +36,8 @@ class Timing:
     accuracy: float
     version: str
     device: str = "cpu"
+    cost_share: float | None = None
+    """Where less than all data was contributed: the cost of a round as a share of one with all of it."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def parse(output: str) -> Timing | Absent:
             accuracy=float(row["accuracy"]),
             version=str(row["version"]),
             device=str(row.get("device", "cpu")),
+            cost_share=None if row.get("cost_share") is None else float(row["cost_share"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return Absent(f"no answer, but: {line[:80]!r}")

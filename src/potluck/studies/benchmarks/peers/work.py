@@ -56,7 +56,14 @@ def timed(play: Callable[[int], float]) -> tuple[float, float]:
     return ROUNDS / (perf_counter() - start), accuracy
 
 
-def report(engine: str, version: str, rounds_per_second: float, accuracy: float, device: str = "cpu") -> None:
+def report(
+    engine: str,
+    version: str,
+    rounds_per_second: float,
+    accuracy: float,
+    device: str = "cpu",
+    cost_share: float | None = None,
+) -> None:
     """Print the one line by which an engine answers."""
     row = {
         "engine": engine,
@@ -64,5 +71,6 @@ def report(engine: str, version: str, rounds_per_second: float, accuracy: float,
         "accuracy": accuracy,
         "version": version,
         "device": device,
+        "cost_share": cost_share,
     }
     print(json.dumps(row), flush=True)
