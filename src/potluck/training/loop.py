@@ -51,20 +51,25 @@ def side_by_side(environments: Sequence[Environment]) -> Environment:
 def begin(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
     """Everyone before the first slot; `environment` has a leading axis of seeds."""
 
-    @eqx.filter_jit
     def start(environment: Environment, seeds: Int[Array, " seeds"]) -> Runs:
         def one(environment: Environment, seed: Int[Array, ""]) -> Runs:
             key = jax.random.key(seed)
             learned = jax.vmap(learner.init)(jax.random.split(key, environment.players))
             states = jax.vmap(environment.reset)(jax.random.split(key, games))
-            recall = jax.vmap(learner.rest)(learned)
+            recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
             recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
             return Runs(learned, states, recall)
 
         begun: Runs = eqx.filter_vmap(one)(environment, seeds)
         return begun
 
-    return place(start(environment, seeds), mesh_for(games))
+    return place(eqx.filter_jit(start, **quick())(environment, seeds), mesh_for(games))
+
+
+def quick() -> dict[str, Any]:
+    """How to compile what runs once: on a CPU, LLVM's optimisation of many small draws takes 20 s and saves none."""
+    cpu = jax.default_backend() == "cpu"
+    return {"compiler_options": {"xla_backend_optimization_level": 0}} if cpu else {}
 
 
 def place(runs: Runs, mesh: Mesh) -> Runs:
@@ -113,7 +118,7 @@ def window(
     key, learned = jax.random.key(seed), runs.learned
     games = len(jax.tree.leaves(runs.states)[0])
     identity = games * jax.lax.axis_index(AXIS) + jnp.arange(games)
-    rest = jax.vmap(learner.rest)(learned)
+    rest = jax.vmap(learner.rest, axis_size=environment.players)(learned)
     slots_ahead = slot + jnp.arange(slots)
     first, last = slots_ahead % environment.horizon == 0, (slots_ahead + 1) % environment.horizon == 0
 

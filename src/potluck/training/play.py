@@ -14,7 +14,7 @@ __all__ = ["episode", "long_term"]
 def episode(environment: Environment, learner: Learner, learned: Any, key: PRNGKeyArray) -> tuple[Array, Any]:
     """One whole game: payoffs [slots, players] and the reports of its slots."""
     resetting, stepping = jax.random.split(key)
-    recall = jax.vmap(learner.rest)(learned)
+    recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
 
     def slot(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], tuple[Array, Any]]:
         state, recall = carry
