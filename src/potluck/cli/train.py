@@ -24,6 +24,7 @@ __all__ = ["export", "play", "resume", "train"]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as given to --out.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard into the run too.")]
+CheckpointOption = Annotated[float, typer.Option(min=0, help="Seconds between checkpoints: what a kill -9 costs.")]
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal to draw on."""
 MOST_COLUMNS = 6
@@ -51,6 +52,7 @@ def train(
     estimator: Annotated[str | None, typer.Option(help="Of the actor's gradient: paper or ppo.")] = None,
     dnc: Annotated[str | None, typer.Option(help="Who has a memory: critic, actor, both or none.")] = None,
     policy: Annotated[str | None, typer.Option(help="Distribution over [0, 1]: gaussian or beta.")] = None,
+    checkpoint: CheckpointOption = 20.0,
     tensorboard: BoardOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -87,10 +89,15 @@ def train(
     plan = Plan(scenario, agent, options, slots, seeds, games, window)
     folder = out or Path("runs") / f"{agent.replace(':', '-')}-{Path(task or _source(plan)).stem.replace(':', '-')}"
     board = _board(folder, tensorboard)
-    _follow(plan, start(plan, folder), folder, board, json)
+    _follow(plan, start(plan, folder, interval=checkpoint), folder, board, json)
 
 
-def resume(run: RunArgument, tensorboard: BoardOption = False, json: JsonOption = False) -> None:
+def resume(
+    run: RunArgument,
+    checkpoint: CheckpointOption = 20.0,
+    tensorboard: BoardOption = False,
+    json: JsonOption = False,
+) -> None:
     """Go on with a run that was stopped, from its newest checkpoint to its last slot.
 
     Its metrics come out as if it had never stopped. A damaged checkpoint is passed over for the one before it.
@@ -104,7 +111,7 @@ def resume(run: RunArgument, tensorboard: BoardOption = False, json: JsonOption 
     _start()
     from potluck.training.run import go_on
 
-    _follow(plan, go_on(run), run, board, json)
+    _follow(plan, go_on(run, interval=checkpoint), run, board, json)
 
 
 def play(
@@ -227,12 +234,12 @@ def _follow(plan: "Plan", run: "Generator[Progress]", folder: Path, board: "Boar
     from potluck.training.metrics import summary
     from potluck.training.run import METRICS
 
-    begun, last, first = time.monotonic(), None, None
+    begun, last = time.monotonic(), None
     worker = ThreadPoolExecutor(1)
     with _Display(plan) as display:
         try:
             while (progress := worker.submit(next, run, None).result()) is not None:
-                last, first = progress, first or (progress, time.monotonic())
+                last = progress
                 display.update(progress)
                 if board is not None:
                     board.write(progress)

@@ -4,7 +4,8 @@ Games go in step: all of a run begin and end together, so a slot's number belong
 real branch. Every random draw comes from (seed, slot, game), so neither devices nor interruptions change any.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -50,26 +51,29 @@ def side_by_side(environments: Sequence[Environment]) -> Environment:
 
 def begin(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
     """Everyone before the first slot; `environment` has a leading axis of seeds."""
-
-    def start(environment: Environment, seeds: Int[Array, " seeds"]) -> Runs:
-        def one(environment: Environment, seed: Int[Array, ""]) -> Runs:
-            key = jax.random.key(seed)
-            learned = jax.vmap(learner.init)(jax.random.split(key, environment.players))
-            states = jax.vmap(environment.reset)(jax.random.split(key, games))
-            recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
-            recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
-            return Runs(learned, states, recall)
-
-        begun: Runs = eqx.filter_vmap(one)(environment, seeds)
-        return begun
-
-    return place(eqx.filter_jit(start, **quick())(environment, seeds), mesh_for(games))
+    return place(_first(jax.default_backend())(environment, learner, seeds, games), mesh_for(games))
 
 
-def quick() -> dict[str, Any]:
-    """How to compile what runs once: on a CPU, LLVM's optimisation of many small draws takes 20 s and saves none."""
-    cpu = jax.default_backend() == "cpu"
-    return {"compiler_options": {"xla_backend_optimization_level": 0}} if cpu else {}
+def first(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
+    """Fresh learners, fresh games."""
+
+    def one(environment: Environment, seed: Int[Array, ""]) -> Runs:
+        key = jax.random.key(seed)
+        learned = jax.vmap(learner.init)(jax.random.split(key, environment.players))
+        states = jax.vmap(environment.reset)(jax.random.split(key, games))
+        recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
+        recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
+        return Runs(learned, states, recall)
+
+    begun: Runs = eqx.filter_vmap(one)(environment, seeds)
+    return begun
+
+
+@functools.cache
+def _first(backend: str) -> Callable[..., Runs]:
+    """`first`, compiled to run once: on a CPU, LLVM takes 20 s to optimise its many small draws, and saves nothing."""
+    options: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}} if backend == "cpu" else {}
+    return eqx.filter_jit(first, **options)  # type: ignore[no-any-return]
 
 
 def place(runs: Runs, mesh: Mesh) -> Runs:

@@ -1,5 +1,6 @@
 """A run from its first slot, or from where it stopped, to its last."""
 
+import contextlib
 import os
 import time
 from collections.abc import Generator
@@ -130,8 +131,9 @@ def _advance(
     fixed = (seated.environment, seated.learner, seeds, mesh, plan.depth, plan.chunk)
     per_chunk, when, saved = plan.depth * plan.chunk, time.monotonic(), done
     while done < plan.chunks:
-        runs, report = train(fixed, runs, jnp.asarray(done * per_chunk))
-        check_finite(runs.learned, seeds, (done + 1) * per_chunk * plan.games, folder)
+        with _memory_named():
+            runs, report = train(fixed, runs, jnp.asarray(done * per_chunk))
+            check_finite(runs.learned, seeds, (done + 1) * per_chunk * plan.games, folder)
         size = _append(folder, rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games))
         done += 1
         if done == plan.chunks or time.monotonic() - when >= interval:
@@ -143,6 +145,18 @@ def _advance(
             if saved < done:
                 checkpoints.save(folder / CHECKPOINTS, Checkpoint(runs, done, size))
             raise
+
+
+@contextlib.contextmanager
+def _memory_named() -> Generator[None]:
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as fault:
+        if "RESOURCE_EXHAUSTED" not in str(fault):
+            raise
+        raise PotluckError(
+            "games: the device has too little memory for them; lower --games, --seeds or --window"
+        ) from None
 
 
 def _append(folder: Path, lines: str) -> int:
