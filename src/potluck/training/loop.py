@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from potluck.agents.environment import Environment
 from potluck.agents.learner import Act, Learner, Window
 
-__all__ = ["AXIS", "Runs", "begin", "mesh_for", "place", "side_by_side", "train"]
+__all__ = ["AXIS", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
 
 AXIS = "games"
 
@@ -65,7 +65,10 @@ def first(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"
         recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
         return Runs(learned, states, recall)
 
-    begun: Runs = eqx.filter_vmap(one)(environment, seeds)
+    # A checkpoint reads back with strong types: begun so, a run and its resumption are one program.
+    begun: Runs = jax.tree.map(
+        lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), eqx.filter_vmap(one)(environment, seeds)
+    )
     return begun
 
 
@@ -73,7 +76,7 @@ def first(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"
 def _first(backend: str) -> Callable[..., Runs]:
     """`first`, compiled to run once: on a CPU, LLVM takes 20 s to optimise its many small draws, and saves nothing."""
     options: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}} if backend == "cpu" else {}
-    return eqx.filter_jit(first, **options)  # type: ignore[no-any-return]
+    return eqx.filter_jit(first, **options)
 
 
 def place(runs: Runs, mesh: Mesh) -> Runs:

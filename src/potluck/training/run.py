@@ -17,7 +17,7 @@ from potluck.agents import Environment
 from potluck.errors import PotluckError
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
-from potluck.training.loop import Runs, begin, mesh_for, place, train
+from potluck.training.loop import Runs, begin, first, mesh_for, place, train
 from potluck.training.metrics import header, rows
 from potluck.training.plan import RUN, Plan, Seated, read_plan, seat, seeds_of, write_plan
 
@@ -116,7 +116,7 @@ def _newest(plan: Plan, seated: Seated, folder: Path) -> Checkpoint | None:
 
 def _like(plan: Plan, seated: Seated) -> Runs:
     return eqx.filter_eval_shape(  # type: ignore[no-any-return]
-        lambda environment: begin(environment, seated.learner, seeds_of(plan), plan.games), seated.environment
+        lambda environment: first(environment, seated.learner, seeds_of(plan), plan.games), seated.environment
     )
 
 
