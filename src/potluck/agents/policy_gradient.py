@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.dnc import State
 from potluck.agents.estimators import ESTIMATORS, targets
@@ -45,8 +45,8 @@ class PolicyGradient(eqx.Module):
     observation_size: int
     action_size: int
     sight_size: int
-    updates: int
-    """Windows to learn from in all: learning rates fall linearly to a tenth."""
+    updates: int | Int[Array, ""]
+    """Windows to learn from in all: learning rates fall linearly to a tenth. An array is not compiled in."""
     discount: float = 0.95
     estimator: Literal["paper", "ppo", "a2c"] = "paper"
     policy: Literal["gaussian", "beta"] = "gaussian"
@@ -168,5 +168,7 @@ class PolicyGradient(eqx.Module):
         return moved, steps
 
     def _optimiser(self, rate: float) -> optax.GradientTransformation:
-        schedule = optax.linear_schedule(rate, rate / 10, max(self.updates * self.passes, 1))
+        def schedule(step: Int[Array, ""]) -> Float[Array, ""]:
+            return rate * (1 - 0.9 * jnp.minimum(step / (self.updates * self.passes), 1.0))
+
         return optax.chain(optax.clip_by_global_norm(self.gradient_norm), optax.adam(schedule))

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any, Literal
 
+import jax.numpy as jnp
+
 from potluck.agents.environment import Environment
 from potluck.agents.learner import Learner
 from potluck.agents.networks import MemorySize
@@ -68,7 +70,7 @@ def agent(
         observation_size=seen,
         action_size=environment.action_size,
         sight_size=seen * environment.players if way.get("central") else seen,
-        updates=updates,
+        updates=jnp.asarray(updates),  # so that a longer run needs no other program
         discount=discount,
         axis=axis,
         **way,

@@ -1,12 +1,14 @@
 """The command line: one module per command group, heavy imports inside the commands."""
 
 import sys
+import warnings
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from potluck import __version__
 from potluck.cli import bench, data, federation, game, scenario
+from potluck.cli import train as training
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ app.add_typer(scenario.commands, name="scenario")
 app.command("game")(game.game)
 app.add_typer(data.commands, name="data")
 app.add_typer(federation.commands, name="federation")
+app.command("train")(training.train)
+app.command("resume")(training.resume)
+app.command("play")(training.play)
+app.command("export")(training.export)
 app.add_typer(bench.commands, name="bench")
 
 
@@ -51,11 +57,18 @@ def _root(
     [bold]potluck scenario init my.toml[/bold]                     describe a federation of your own
 
     [bold]potluck federation run --contributions 1,0.5,0.5,0.1[/bold]  train one for real
+
+    [bold]potluck train --task digits --out runs/x[/bold]              let agents learn what to bring
     """
+
+
+def _warn(message: Warning | str, *_: object) -> None:
+    print(f"potluck: {message}", file=sys.stderr)
 
 
 def main() -> None:
     """Run the command line; a person's mistake costs them one line and exit code 2, never a traceback."""
+    warnings.showwarning = _warn  # type: ignore[assignment]
     try:
         code = app(standalone_mode=False)
     except (PotluckError, TyperException) as mistake:

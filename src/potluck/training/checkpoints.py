@@ -1,10 +1,7 @@
-"""Checkpoints that are whole or not there: hashed, written beside their place, renamed into it."""
+"""Checkpoints: everything to go on from, the newest three."""
 
-import contextlib
 import dataclasses
-import hashlib
 import io
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,8 +11,9 @@ import jax
 import numpy as np
 
 from potluck.errors import PotluckError
+from potluck.training.files import read_whole, write_whole
 
-__all__ = ["Checkpoint", "latest", "save"]
+__all__ = ["Checkpoint", "latest", "save", "set_aside"]
 
 KEPT = 3
 SUFFIX = ".ckpt"
@@ -34,24 +32,15 @@ class Checkpoint:
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Write `folder/CHUNK.ckpt`; the oldest beyond three are removed."""
-    folder.mkdir(parents=True, exist_ok=True)
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(checkpoint.runs, eqx.is_array))]
     content = io.BytesIO()
     numbers = np.array([checkpoint.chunk, checkpoint.metrics])
     np.savez(content, allow_pickle=False, numbers=numbers, **{f"leaf{n}": leaf for n, leaf in enumerate(leaves)})
-    payload = content.getbuffer()
     place = folder / f"{checkpoint.chunk:08d}{SUFFIX}"
-    beside = place.with_suffix(".part")
     try:
-        with beside.open("wb") as file:
-            file.write(hashlib.sha256(payload).digest())
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(place, content.getbuffer())
     except OSError as fault:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
         raise PotluckError(
             f"{place}: checkpoint not written ({(fault.strerror or str(fault)).lower()}); the one before is kept, "
             "make room and resume"
@@ -60,27 +49,41 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         old.unlink(missing_ok=True)
 
 
-def latest(folder: Path, like: Any) -> Checkpoint | None:
-    """The newest checkpoint that is whole, shaped as `like`; None where there is none."""
+def latest(folder: Path, like: Any, metrics: int) -> Checkpoint | None:
+    """The newest checkpoint that is whole, shaped as `like`, none of whose metrics are lost; None without one.
+
+    `metrics` is how many bytes of them there are.
+    """
     for place in reversed(_all(folder)):
         try:
-            return _read(place, like)
-        except (OSError, ValueError, KeyError) as fault:
-            warnings.warn(f"{place}: damaged ({fault}); falling back to the checkpoint before it", stacklevel=2)
+            found = _read(place, like)
+            if found.metrics <= metrics:
+                return found
+            fault: Exception = ValueError(f"{found.metrics - metrics} bytes of its metrics are lost")
+        except (OSError, ValueError, KeyError) as damage:
+            fault = damage
+        warnings.warn(f"{place}: damaged ({fault}); falling back to the checkpoint before it", stacklevel=2)
     return None
 
 
+def set_aside(folder: Path, after: int) -> None:
+    """Rename checkpoints that were passed over: what is saved from now on must not count as older than they."""
+    for place in _all(folder):
+        if int(place.stem) > after:
+            place.replace(place.with_suffix(".damaged"))
+
+
 def _all(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"*{SUFFIX}"))
+    return sorted(place for place in folder.glob(f"*{SUFFIX}") if place.stem.isdecimal())
 
 
 def _read(place: Path, like: Any) -> Checkpoint:
-    content = place.read_bytes()
-    if hashlib.sha256(content[32:]).digest() != content[:32]:
-        raise ValueError("its hash is wrong")
+    payload = read_whole(place)
     arrays, rest = eqx.partition(like, lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
     expected, shape = jax.tree.flatten(arrays)
-    with np.load(io.BytesIO(content[32:]), allow_pickle=False) as file:
+    with np.load(io.BytesIO(payload), allow_pickle=False) as file:
+        if len(file.files) != len(expected) + 1:
+            raise ValueError(f"it holds {len(file.files) - 1} arrays where {len(expected)} go")
         leaves = [file[f"leaf{n}"] for n in range(len(expected))]
         chunk, metrics = (int(number) for number in file["numbers"])
     for leaf, wanted in zip(leaves, expected, strict=True):

@@ -4,7 +4,8 @@ Games go in step: all of a run begin and end together, so a slot's number belong
 real branch. Every random draw comes from (seed, slot, game), so neither devices nor interruptions change any.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from potluck.agents.environment import Environment
 from potluck.agents.learner import Act, Learner, Window
 
-__all__ = ["AXIS", "Runs", "begin", "mesh_for", "place", "side_by_side", "train"]
+__all__ = ["AXIS", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
 
 AXIS = "games"
 
@@ -50,21 +51,32 @@ def side_by_side(environments: Sequence[Environment]) -> Environment:
 
 def begin(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
     """Everyone before the first slot; `environment` has a leading axis of seeds."""
+    return place(_first(jax.default_backend())(environment, learner, seeds, games), mesh_for(games))
 
-    @eqx.filter_jit
-    def start(environment: Environment, seeds: Int[Array, " seeds"]) -> Runs:
-        def one(environment: Environment, seed: Int[Array, ""]) -> Runs:
-            key = jax.random.key(seed)
-            learned = jax.vmap(learner.init)(jax.random.split(key, environment.players))
-            states = jax.vmap(environment.reset)(jax.random.split(key, games))
-            recall = jax.vmap(learner.rest)(learned)
-            recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
-            return Runs(learned, states, recall)
 
-        begun: Runs = eqx.filter_vmap(one)(environment, seeds)
-        return begun
+def first(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
+    """Fresh learners, fresh games."""
 
-    return place(start(environment, seeds), mesh_for(games))
+    def one(environment: Environment, seed: Int[Array, ""]) -> Runs:
+        key = jax.random.key(seed)
+        learned = jax.vmap(learner.init)(jax.random.split(key, environment.players))
+        states = jax.vmap(environment.reset)(jax.random.split(key, games))
+        recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
+        recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
+        return Runs(learned, states, recall)
+
+    # A checkpoint reads back with strong types: begun so, a run and its resumption are one program.
+    begun: Runs = jax.tree.map(
+        lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), eqx.filter_vmap(one)(environment, seeds)
+    )
+    return begun
+
+
+@functools.cache
+def _first(backend: str) -> Callable[..., Runs]:
+    """`first`, compiled to run once: on a CPU, LLVM takes 20 s to optimise its many small draws, and saves nothing."""
+    options: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}} if backend == "cpu" else {}
+    return eqx.filter_jit(first, **options)
 
 
 def place(runs: Runs, mesh: Mesh) -> Runs:
@@ -113,7 +125,7 @@ def window(
     key, learned = jax.random.key(seed), runs.learned
     games = len(jax.tree.leaves(runs.states)[0])
     identity = games * jax.lax.axis_index(AXIS) + jnp.arange(games)
-    rest = jax.vmap(learner.rest)(learned)
+    rest = jax.vmap(learner.rest, axis_size=environment.players)(learned)
     slots_ahead = slot + jnp.arange(slots)
     first, last = slots_ahead % environment.horizon == 0, (slots_ahead + 1) % environment.horizon == 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from potluck.agents import Environment, Learner, Options, agent
 from potluck.errors import PotluckError
@@ -16,7 +17,9 @@ from potluck.game import Members, Planner, game
 from potluck.scenario import FedAvgPrecision, Scenario, load, render
 from potluck.training.loop import AXIS, mesh_for, side_by_side
 
-__all__ = ["Plan", "Seated", "read_plan", "seat", "write_plan"]
+__all__ = ["RUN", "Plan", "Seated", "read_plan", "seat", "seeds_of", "write_plan"]
+
+RUN = "run.json"
 
 CHUNK = 8
 """Windows between two looks at the results."""
@@ -39,6 +42,8 @@ class Plan:
         for name in ("slots", "seeds", "games"):
             if getattr(self, name) < 1:
                 raise PotluckError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if self.scenario.seed + self.seeds > 2**32:
+            raise PotluckError(f"seeds must stay below 2**32, got {self.seeds} of them from {self.scenario.seed} on")
         if self.window < 0:
             raise PotluckError(f"window must be 1 or more, or 0 for the agent's own, got {self.window}")
 
@@ -92,26 +97,28 @@ def seat(plan: Plan) -> Seated:
 
 def seeds_of(plan: Plan) -> Any:
     """The seeds, one after the other from the scenario's."""
-    return plan.scenario.seed + jnp.arange(plan.seeds)
+    return jnp.asarray(plan.scenario.seed + np.arange(plan.seeds), jnp.uint32)
 
 
 def write_plan(plan: Plan, folder: Path) -> None:
-    """The scenario as a scenario file, the rest and the versions as JSON."""
+    """The scenario as a scenario file, the rest and the versions as JSON. A run has begun once the latter is there."""
     (folder / "scenario.toml").write_text(render(plan.scenario), encoding="utf-8")
     rest = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan) if field.name != "scenario"}
     rest["options"] = dataclasses.asdict(plan.options)
     versions = {name: metadata.version(name) for name in ("potluck-fl", "jax", "jaxlib", "equinox", "optax", "numpy")}
     written = {**rest, "versions": {"python": platform.python_version(), **versions}}
-    (folder / "run.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+    beside = folder / f"{RUN}.part"
+    beside.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+    beside.replace(folder / RUN)
 
 
 def read_plan(folder: Path) -> Plan:
     """The plan of a run that was begun here."""
     try:
-        written = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        written = json.loads((folder / RUN).read_text(encoding="utf-8"))
         rest = {key: value for key, value in written.items() if key != "versions"}
         return Plan(scenario=load(folder / "scenario.toml"), **{**rest, "options": Options(**rest["options"])})
     except FileNotFoundError:
         raise PotluckError(f"{folder}: no run here; begin one with `potluck train --out {folder}`") from None
     except (ValueError, TypeError, KeyError, OSError) as fault:
-        raise PotluckError(f"{folder / 'run.json'}: cannot be read as a run ({fault})") from None
+        raise PotluckError(f"{folder / RUN}: cannot be read as a run ({fault})") from None

@@ -20,7 +20,7 @@ def episode(
 ) -> tuple[Array, Any]:
     """One whole game: payoffs [slots, players] and the reports of its slots. Who is `forced` (not NaN) does not choose."""
     resetting, stepping = jax.random.split(key)
-    recall = jax.vmap(learner.rest)(learned)
+    recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
 
     def slot(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], tuple[Array, Any]]:
         state, recall = carry

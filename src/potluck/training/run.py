@@ -1,7 +1,9 @@
 """A run from its first slot, or from where it stopped, to its last."""
 
+import contextlib
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from potluck.agents import Environment
 from potluck.errors import PotluckError
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
-from potluck.training.loop import Runs, begin, mesh_for, place, train
+from potluck.training.loop import Runs, begin, first, mesh_for, place, train
 from potluck.training.metrics import header, rows
-from potluck.training.plan import Plan, Seated, read_plan, seat, seeds_of, write_plan
+from potluck.training.plan import RUN, Plan, Seated, read_plan, seat, seeds_of, write_plan
 
 __all__ = ["Progress", "Trained", "go_on", "start", "trained"]
 
 METRICS = "metrics.csv"
+CHECKPOINTS = "checkpoints"
 INTERVAL = 20.0
 """Seconds between checkpoints."""
 
@@ -46,29 +50,51 @@ class Trained:
     seated: Seated
     runs: Runs
 
+    def row(self, seed: int) -> int:
+        """Where a seed's arrays are."""
+        first = self.plan.scenario.seed
+        if not first <= seed < first + self.plan.seeds:
+            raise PotluckError(
+                f"--seed must be one that was trained: {first} to {first + self.plan.seeds - 1}, got {seed}"
+            )
+        return seed - first
 
-def start(plan: Plan, folder: Path, *, interval: float = INTERVAL) -> Iterator[Progress]:
-    """Begin a run in a folder of its own."""
-    if (folder / "run.json").exists():
+    def of_seed(self, seed: int) -> tuple[Environment, Any]:
+        """One seed's environment, and what its players have learnt."""
+        row = self.row(seed)
+        arrays, rest = eqx.partition(self.seated.environment, eqx.is_array)
+        environment: Environment = eqx.combine(jax.tree.map(lambda leaf: leaf[row], arrays), rest)
+        return environment, jax.tree.map(lambda leaf: leaf[row], self.runs.learned)
+
+
+def start(plan: Plan, folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
+    """Begin a run in a folder of its own; closing what is returned keeps what is learnt so far."""
+    if (folder / RUN).exists():
         raise PotluckError(f"{folder}: holds a run; go on with `potluck resume {folder}` or name another folder")
     seated = seat(plan)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_plan(plan, folder)
         (folder / METRICS).write_text(header(plan.scenario.silos.count), encoding="utf-8")
+        write_plan(plan, folder)
     except OSError as fault:
         raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; name a folder for --out") from None
     return _advance(plan, seated, folder, None, interval)
 
 
-def go_on(folder: Path, *, interval: float = INTERVAL) -> Iterator[Progress]:
+def go_on(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     """Go on from the newest checkpoint that is whole, or from the beginning; what was written since is cut off."""
     plan = read_plan(folder)
     seated = seat(plan)
-    checkpoint = checkpoints.latest(folder / "checkpoints", _like(plan, seated))
-    kept = checkpoint.metrics if checkpoint else len(header(plan.scenario.silos.count))
-    with (folder / METRICS).open("r+b") as file:
-        file.truncate(kept)
+    top, metrics = header(plan.scenario.silos.count).encode(), folder / METRICS
+    try:
+        checkpoint = _newest(plan, seated, folder)
+        checkpoints.set_aside(folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
+        if checkpoint is None:
+            metrics.write_bytes(top)
+        else:
+            os.truncate(metrics, checkpoint.metrics)
+    except OSError as fault:
+        raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; a run must be writable") from None
     return _advance(plan, seated, folder, checkpoint, interval)
 
 
@@ -76,39 +102,76 @@ def trained(folder: Path) -> Trained:
     """What a run has learnt, as of its newest checkpoint."""
     plan = read_plan(folder)
     seated = seat(plan)
-    checkpoint = checkpoints.latest(folder / "checkpoints", _like(plan, seated))
+    checkpoint = _newest(plan, seated, folder)
     if checkpoint is None:
         raise PotluckError(f"{folder}: nothing learnt yet; go on with `potluck resume {folder}`")
     return Trained(plan, seated, jax.tree.map(jnp.asarray, checkpoint.runs))
 
 
+def _newest(plan: Plan, seated: Seated, folder: Path) -> Checkpoint | None:
+    metrics = folder / METRICS
+    written = metrics.stat().st_size if metrics.exists() else 0
+    return checkpoints.latest(folder / CHECKPOINTS, _like(plan, seated), written)
+
+
 def _like(plan: Plan, seated: Seated) -> Runs:
     return eqx.filter_eval_shape(  # type: ignore[no-any-return]
-        lambda environment: begin(environment, seated.learner, seeds_of(plan), plan.games), seated.environment
+        lambda environment: first(environment, seated.learner, seeds_of(plan), plan.games), seated.environment
     )
 
 
 def _advance(
     plan: Plan, seated: Seated, folder: Path, checkpoint: Checkpoint | None, interval: float
-) -> Iterator[Progress]:
+) -> Generator[Progress]:
     mesh, seeds = mesh_for(plan.games), seeds_of(plan)
     if checkpoint is None:
         runs, done = begin(seated.environment, seated.learner, seeds, plan.games), 0
     else:
         runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
     fixed = (seated.environment, seated.learner, seeds, mesh, plan.depth, plan.chunk)
-    per_chunk, saved = plan.depth * plan.chunk, time.monotonic()
+    per_chunk, when, saved = plan.depth * plan.chunk, time.monotonic(), done
     while done < plan.chunks:
-        runs, report = train(fixed, runs, jnp.asarray(done * per_chunk))
-        check_finite(runs.learned, seeds, (done + 1) * per_chunk * plan.games, folder)
-        with (folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games))
+        with _memory_named():
+            runs, report = train(fixed, runs, jnp.asarray(done * per_chunk))
+            check_finite(runs.learned, seeds, (done + 1) * per_chunk * plan.games, folder)
+        size = _append(folder, rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games))
         done += 1
-        if done == plan.chunks or time.monotonic() - saved >= interval:
-            size = (folder / METRICS).stat().st_size
-            checkpoints.save(folder / "checkpoints", Checkpoint(runs, done, size))
-            saved = time.monotonic()
-        yield _progress(plan, done, report)
+        if done == plan.chunks or time.monotonic() - when >= interval:
+            checkpoints.save(folder / CHECKPOINTS, Checkpoint(runs, done, size))
+            when, saved = time.monotonic(), done
+        try:
+            yield _progress(plan, done, report)
+        except GeneratorExit:
+            if saved < done:
+                checkpoints.save(folder / CHECKPOINTS, Checkpoint(runs, done, size))
+            raise
+
+
+@contextlib.contextmanager
+def _memory_named() -> Generator[None]:
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as fault:
+        if "RESOURCE_EXHAUSTED" not in str(fault):
+            raise
+        raise PotluckError(
+            "games: the device has too little memory for them; lower --games, --seeds or --window"
+        ) from None
+
+
+def _append(folder: Path, lines: str) -> int:
+    """On the disk before any checkpoint that counts on them; how long the file is then."""
+    try:
+        with (folder / METRICS).open("ab") as file:
+            file.write(lines.encode())
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+    except OSError as fault:
+        raise PotluckError(
+            f"{folder / METRICS}: not written ({(fault.strerror or str(fault)).lower()}); the last checkpoint is kept, "
+            "make room and resume"
+        ) from None
 
 
 def check_finite(learned: Any, seeds: Any, slot: int, folder: Path) -> None:

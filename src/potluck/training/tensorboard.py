@@ -1,0 +1,39 @@
+"""Learning curves for TensorBoard, where it is wanted."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from potluck.errors import PotluckError
+
+if TYPE_CHECKING:
+    from potluck.training.run import Progress
+
+__all__ = ["Board"]
+
+
+class Board:
+    """Writes a run's progress into `folder/tensorboard`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            raise PotluckError(
+                "--tensorboard needs tensorboardX, which is not here; install it with: pip install "
+                "'potluck-fl[tensorboard]'"
+            ) from None
+        self._kind: Any = SummaryWriter
+        self._folder = str(folder / "tensorboard")
+        self._writer: Any = None
+
+    def write(self, progress: "Progress") -> None:
+        """Means over seeds; what an interrupted run wrote after its last checkpoint is taken back."""
+        if self._writer is None:
+            self._writer = self._kind(self._folder, purge_step=progress.slots)
+        for name in ("welfare", "precision", "intensity", "contribution"):
+            self._writer.add_scalar(name, getattr(progress, name), progress.slots)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,207 @@
+"""However a run is stopped, it ends with the same numbers."""
+
+import dataclasses
+import errno
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from potluck.errors import PotluckError
+from potluck.training import checkpoints, run
+from potluck.training.loop import Runs
+from potluck.training.plan import read_plan
+from potluck.training.run import go_on, start, trained
+from tests.training.conftest import PLAN, TINY
+
+
+def metrics(folder: Path) -> bytes:
+    return (folder / "metrics.csv").read_bytes()
+
+
+def finish(folder: Path) -> int:
+    """Chunks that were still to do."""
+    return sum(1 for _ in go_on(folder))
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def empty(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def test_metrics_are_a_table_that_pandas_opens_in_one_call(whole: Path) -> None:
+    table = pd.read_csv(whole / "metrics.csv")
+    assert list(table.columns[:5]) == ["seed", "slot", "welfare", "precision", "intensity"]
+    assert len(table) == PLAN.seeds * PLAN.chunks * PLAN.chunk
+    assert table.slot.max() == PLAN.slots
+    payoffs = table[[f"payoff_{n}" for n in range(3)]].sum(axis=1)
+    assert_allclose(payoffs, table.welfare, rtol=1e-5)
+    assert table.isna().sum().sum() == 0
+
+
+def test_the_plan_and_the_versions_are_beside_them(whole: Path) -> None:
+    assert read_plan(whole) == PLAN
+    assert '"jax"' in (whole / "run.json").read_text()
+
+
+def test_same_seed_same_bits_and_different_seeds_differ(whole: Path, tmp_path: Path) -> None:
+    list(start(PLAN, tmp_path / "again"))
+    assert metrics(tmp_path / "again") == metrics(whole)
+    table = pd.read_csv(whole / "metrics.csv").set_index(["seed", "slot"])
+    assert (table.loc[0].welfare != table.loc[1].welfare).all()
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_a_run_closed_after_any_chunk_goes_on_to_the_same_metrics(chunks: int, whole: Path, tmp_path: Path) -> None:
+    begun = start(PLAN, tmp_path / "run")
+    assert len(list(itertools.islice(begun, chunks))) == chunks
+    begun.close()
+    assert finish(tmp_path / "run") == PLAN.chunks - chunks
+    assert metrics(tmp_path / "run") == metrics(whole)
+
+
+def test_what_was_written_after_the_last_checkpoint_is_cut_off(whole: Path, stopped: Path) -> None:
+    with (stopped / "metrics.csv").open("ab") as file:
+        file.write(b"1,250,31")
+    assert finish(stopped) == 1
+    assert metrics(stopped) == metrics(whole)
+
+
+def test_a_finished_run_stays_as_it_is(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    assert finish(tmp_path / "run") == 0
+    assert metrics(tmp_path / "run") == metrics(whole)
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    damage: Callable[[Path], None], whole: Path, stopped: Path
+) -> None:
+    damage(stopped / "checkpoints" / "00000003.ckpt")
+    with pytest.warns(UserWarning, match=r"00000003.ckpt: damaged \(its hash is wrong\)"):
+        assert finish(stopped) == 2
+    assert metrics(stopped) == metrics(whole)
+
+
+def test_a_checkpoint_of_another_run_is_no_checkpoint(whole: Path, stopped: Path) -> None:
+    other = checkpoints.Checkpoint({"weights": jnp.ones((2, 2))}, 3, 10)
+    checkpoints.save(stopped / "checkpoints", other)
+    with pytest.warns(UserWarning, match="it holds 1 arrays where"):
+        assert finish(stopped) == 2
+    assert metrics(stopped) == metrics(whole)
+
+
+def test_with_every_checkpoint_damaged_a_run_begins_again_and_keeps_its_new_ones(whole: Path, stopped: Path) -> None:
+    for file in (stopped / "checkpoints").glob("*.ckpt"):
+        flip(file)
+    begun = pytest.warns(UserWarning, match="damaged")
+    with begun:
+        again = go_on(stopped, interval=0.0)
+    next(again)
+    again.close()
+    # the damaged ones, 2 and 3, must not crowd out the new first one
+    assert [file.name for file in (stopped / "checkpoints").glob("*.ckpt")] == ["00000001.ckpt"]
+    assert finish(stopped) == 3
+    assert metrics(stopped) == metrics(whole)
+
+
+@pytest.mark.parametrize("damage", [cut, empty, Path.unlink])
+def test_lost_metrics_cost_time_but_are_not_made_up(
+    damage: Callable[[Path], None], whole: Path, stopped: Path
+) -> None:
+    damage(stopped / "metrics.csv")
+    with pytest.warns(UserWarning, match="bytes of its metrics are lost"):
+        assert finish(stopped) >= 2
+    assert metrics(stopped) == metrics(whole)
+
+
+def test_a_run_killed_before_its_first_chunk_begins_again(whole: Path, stopped: Path) -> None:
+    shutil.rmtree(stopped / "checkpoints")
+    (stopped / "metrics.csv").write_bytes(b"")
+    assert finish(stopped) == 4
+    assert metrics(stopped) == metrics(whole)
+
+
+def spoilt(train: Callable[..., Any]) -> Callable[..., Any]:
+    """Training that goes wrong for silo 2 of the second seed in the last chunk."""
+
+    def wrong(fixed: Any, runs: Runs, slot: Any) -> tuple[Runs, Any]:
+        late = int(slot) == 3 * PLAN.chunk * PLAN.depth
+        runs, report = train(fixed, runs, slot)
+        if late:
+            where = lambda r: r.learned.actor.head.bias  # noqa: E731
+            runs = eqx.tree_at(where, runs, where(runs).at[1, 2, 0].set(jnp.nan))
+        return runs, report
+
+    return wrong
+
+
+def test_learning_that_breaks_down_names_slot_and_silo_and_keeps_the_last_checkpoint(
+    whole: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(run, "train", spoilt(run.train))
+        with pytest.raises(PotluckError, match="silo 2 of seed 1 learnt a value that is no number by slot 192"):
+            finish(stopped)
+    assert np.isfinite(trained(stopped).runs.learned.actor.head.bias).all()
+    assert finish(stopped) == 1
+    assert metrics(stopped) == metrics(whole)
+
+
+@pytest.mark.parametrize(("call", "what"), [(0, r"metrics.csv: not written"), (1, r"00000004.ckpt: checkpoint not")])
+def test_a_full_disk_costs_one_line_and_nothing_is_lost(
+    call: int, what: str, whole: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = itertools.count()
+
+    def full(_: int) -> None:
+        if next(calls) == call:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as crowded:
+        crowded.setattr(os, "fsync", full)
+        with pytest.raises(PotluckError, match=rf"{what}.*\(no space left on device\)") as refusal:
+            finish(stopped)
+    assert "\n" not in str(refusal.value)
+    assert not list(stopped.rglob("*.part"))
+    assert finish(stopped) == 1
+    assert metrics(stopped) == metrics(whole)
+
+
+def test_a_seed_alone_learns_what_it_learns_among_others(whole: Path, tmp_path: Path) -> None:
+    alone = dataclasses.replace(PLAN, scenario=TINY.model_copy(update={"seed": 1}), seeds=1)
+    list(start(alone, tmp_path / "run"))
+    mine, among = pd.read_csv(tmp_path / "run" / "metrics.csv"), pd.read_csv(whole / "metrics.csv")
+    among = among[among.seed == 1].reset_index(drop=True)
+    # XLA may order a sum otherwise when there is another axis beside it
+    assert_allclose(mine.to_numpy(), among.to_numpy(), rtol=1e-3)
+
+
+def test_a_folder_holds_one_run(whole: Path) -> None:
+    with pytest.raises(PotluckError, match="holds a run; go on with `potluck resume"):
+        start(PLAN, whole)
+
+
+def test_seeds_beyond_32_bits_are_refused_and_the_last_one_is_not() -> None:
+    last = TINY.model_copy(update={"seed": 2**32 - 1})
+    assert int(run.seeds_of(dataclasses.replace(PLAN, scenario=last, seeds=1))[0]) == 2**32 - 1
+    with pytest.raises(PotluckError, match="seeds must stay below"):
+        dataclasses.replace(PLAN, scenario=last)
