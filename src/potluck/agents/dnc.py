@@ -112,8 +112,8 @@ def allocation(usage: Float[Array, " words"]) -> Float[Array, " words"]:
     The product is a sum of logarithms over all pairs: a sort under `vmap` costs XLA more than the rest of a step.
     """
     used = EPSILON + (1 - EPSILON) * usage
-    index = jnp.arange(len(used))
-    freer = (used[:, None] < used) | ((used[:, None] == used) & (index[:, None] < index))
+    index = jnp.arange(len(usage))
+    freer = (usage[:, None] < usage) | ((usage[:, None] == usage) & (index[:, None] < index))
     return (1 - used) * jnp.exp(jnp.log(used) @ freer)
 
 
