@@ -66,8 +66,8 @@ def access(memory: Memory, raw: Values) -> tuple[Memory, Values]:
     """One step of the memory, asked by the controller's RW + 3W + 5R + 3 numbers."""
     words, width = memory.contents.shape
     heads = len(memory.reads)
-    cuts = np.cumsum([heads * width, width, width, width, heads, 1, heads, 1, 1])
-    keys, write_key, vector, erase, strengths, strength, free, allocate, gate, modes = np.split(raw, cuts)
+    cuts = np.cumsum([heads * width, width, width, width, heads, 1, 1, heads, 1])
+    keys, write_key, vector, erase, free, allocate, gate, strengths, strength, modes = np.split(raw, cuts)
 
     usage = np.zeros(words, complex)
     for i in range(words):

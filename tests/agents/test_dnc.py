@@ -108,9 +108,10 @@ def golden() -> dict[str, np.ndarray[Any, Any]]:
 
 def asked(weights: dict[str, Array], x: Float[Array, " inputs"], width: int, heads: int) -> Interface:
     """The interface of DeepMind's module, which has one linear layer for each part, in the order of `parse`."""
-    vectors = ["read_keys", "write_keys", "write_vectors", "erase_vectors"]
-    numbers = ["read_strengths", "write_strengths", "free_gate", "allocation_gate", "write_gate", "read_mode"]
-    raw = jnp.concatenate([x @ weights[f"{part}__w"] + weights[f"{part}__b"] for part in vectors + numbers])
+    vectors = ["read_keys", "write_keys", "write_vectors"]
+    gates = ["erase_vectors", "free_gate", "allocation_gate", "write_gate"]
+    parts = [*vectors, *gates, "read_strengths", "write_strengths", "read_mode"]
+    raw = jnp.concatenate([x @ weights[f"{part}__w"] + weights[f"{part}__b"] for part in parts])
     return parse(raw, width, heads)
 
 
