@@ -75,19 +75,25 @@ def interface_size(width: int, heads: int) -> int:
 
 
 def parse(raw: Float[Array, " size"], width: int, heads: int) -> Interface:
-    """Cut a vector of RW + 3W + 5R + 3 numbers into an interface: sigmoid gates, softplus strengths, softmax modes."""
-    sizes = (heads * width, width, width, width, heads, 1, heads, 1, 1, 3 * heads)
-    keys, write_key, write_vector, erase, strengths, strength, free, allocate, write, modes = jax.lax.split(raw, sizes)
+    """Cut a vector of RW + 3W + 5R + 3 numbers into an interface: sigmoid gates, softplus strengths, softmax modes.
+
+    Numbers in the same range lie side by side, so that each function is called once.
+    """
+    sizes = (heads * width + 2 * width, width + heads + 2, heads + 1, 3 * heads)
+    vectors, gates, strengths, modes = jax.lax.split(raw, sizes)
+    read_keys, write_key, write_vector = jax.lax.split(vectors, (heads * width, width, width))
+    erase, free_gates, (allocation_gate, write_gate) = jax.lax.split(jax.nn.sigmoid(gates), (width, heads, 2))
+    strengths = jax.nn.softplus(strengths)
     return Interface(
-        read_keys=keys.reshape(heads, width),
-        read_strengths=jax.nn.softplus(strengths),
+        read_keys=read_keys.reshape(heads, width),
+        read_strengths=strengths[:heads],
         write_key=write_key,
-        write_strength=jax.nn.softplus(strength[0]),
-        erase=jax.nn.sigmoid(erase),
+        write_strength=strengths[heads],
+        erase=erase,
         write_vector=write_vector,
-        free_gates=jax.nn.sigmoid(free),
-        allocation_gate=jax.nn.sigmoid(allocate[0]),
-        write_gate=jax.nn.sigmoid(write[0]),
+        free_gates=free_gates,
+        allocation_gate=allocation_gate,
+        write_gate=write_gate,
         read_modes=jax.nn.softmax(modes.reshape(heads, 3)),
     )
 
@@ -112,8 +118,8 @@ def allocation(usage: Float[Array, " words"]) -> Float[Array, " words"]:
     The product is a sum of logarithms over all pairs: a sort under `vmap` costs XLA more than the rest of a step.
     """
     used = EPSILON + (1 - EPSILON) * usage
-    index = jnp.arange(len(used))
-    freer = (used[:, None] < used) | ((used[:, None] == used) & (index[:, None] < index))
+    index = jnp.arange(len(usage))
+    freer = (usage[:, None] < usage) | ((usage[:, None] == usage) & (index[:, None] < index))
     return (1 - used) * jnp.exp(jnp.log(used) @ freer)
 
 
@@ -132,20 +138,18 @@ def access(memory: Memory, interface: Interface) -> tuple[Memory, Float[Array, "
     backward Lᵀw_r, forward L w_r and content.
     """
     usage = next_usage(memory, interface.free_gates)
-    found = content(memory.contents, interface.write_key, interface.write_strength)
+    alike = content(memory.contents, interface.write_key, interface.write_strength)
     gate = interface.allocation_gate
-    write = interface.write_gate * (gate * allocation(usage) + (1 - gate) * found)
+    write = interface.write_gate * (gate * allocation(usage) + (1 - gate) * alike)
     contents = memory.contents * (1 - jnp.outer(write, interface.erase)) + jnp.outer(write, interface.write_vector)
     link = next_link(memory.link, memory.precedence, write)
+    before, after = jnp.split(memory.reads @ jnp.concatenate([link, link.T], axis=1), 2, axis=1)
+    found = content(contents, interface.read_keys, interface.read_strengths)
     backward, forward, matching = interface.read_modes.T[..., None]
-    reads = (
-        backward * (memory.reads @ link)
-        + forward * (memory.reads @ link.T)
-        + matching * content(contents, interface.read_keys, interface.read_strengths)
-    )
+    reads = backward * before + forward * after + matching * found
     precedence = (1 - write.sum()) * memory.precedence + write
-    after = Memory(contents=contents, usage=usage, link=link, precedence=precedence, write=write, reads=reads)
-    return after, reads @ contents
+    memory = Memory(contents=contents, usage=usage, link=link, precedence=precedence, write=write, reads=reads)
+    return memory, reads @ contents
 
 
 class State(eqx.Module):

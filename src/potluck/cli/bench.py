@@ -27,6 +27,8 @@ def _bench() -> None:
     [bold]potluck bench economy[/bold]
 
     [bold]potluck bench federation --peers --json[/bold]
+
+    [bold]potluck bench memory[/bold]
     """
 
 
@@ -125,6 +127,45 @@ def federation(
         )
     else:
         _show(rows, peak, flops(contest))
+
+
+@commands.command()
+def memory(
+    repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    r"""Time one gradient of a DNC: 16 sequences of 16 steps, 16 words × 16, 4 read heads, an LSTM of 64 units.
+
+    Beside it runs pytorch-dnc, which comes with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an
+    environment of its own whose interpreter POTLUCK_PEERS_PYTHON names.
+    """
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from potluck.studies.benchmarks.memory import OURS, RIVALS, Sizes, race, run
+
+    engines = {"Potluck": partial(run, OURS, python=sys.executable)}
+    engines |= {name: partial(run, rival) for name, rival in RIVALS.items()}
+    with Console(stderr=True).status("Timing…"):
+        rows = race(engines, Sizes(), repeats=repeats)
+    if json:
+        typer.echo(jsonlib.dumps([asdict(row) for row in rows], indent=2))
+        return
+    table = Table(title=f"Gradient of a DNC, best of {repeats}")
+    for head in ("engine", "version", "device"):
+        table.add_column(head)
+    for head in ("ms", "× Potluck"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        spent = "–" if row.milliseconds is None else f"{row.milliseconds:.1f}"
+        table.add_row(row.engine, row.version, row.device, spent, "" if row.ratio is None else f"{row.ratio:.1f}")
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row.note is not None:
+            console.print(f"{row.engine}: {row.note}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:

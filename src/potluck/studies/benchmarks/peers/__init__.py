@@ -1,7 +1,8 @@
 """Other engines on the same work, each a short script in a process of its own.
 
-A rival is any module that takes the data's path and prints one line of JSON with `engine`, `rounds_per_second`,
-`accuracy` and `version`. None of them is a requirement: one that is not installed answers with how to install it.
+A rival at federating is any module that takes the data's path and prints one line of JSON with `engine`,
+`rounds_per_second`, `accuracy` and `version`; one at remembering takes `sequences.Sizes` and prints `milliseconds`,
+`version` and `device`. None of them is a requirement: one that is not installed answers with how to install it.
 """
 
 import json
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PEERS", "PYTHON_VARIABLE", "Absent", "Peer", "Timing", "run"]
+__all__ = ["PEERS", "PYTHON_VARIABLE", "Absent", "Peer", "Timing", "ask", "run"]
 
 PYTHON_VARIABLE = "POTLUCK_PEERS_PYTHON"
 PACKAGE = "potluck.studies.benchmarks.peers"
@@ -60,12 +61,18 @@ PEERS = {
 
 
 def run(peer: Peer, data: Path, python: str | None = None, seconds: float = 300) -> Timing | Absent:
-    """One run of a rival under `python`, by default the interpreter $POTLUCK_PEERS_PYTHON names, or this one.
+    """One run of a rival at the federation's work; see `ask`."""
+    output = ask(peer, str(data), python=python, seconds=seconds)
+    return output if isinstance(output, Absent) else parse(output)
+
+
+def ask(peer: Peer, work: str, *, python: str | None = None, seconds: float = 300) -> str | Absent:
+    """What a rival prints, run under `python`, by default the interpreter $POTLUCK_PEERS_PYTHON names, or this one.
 
     Whatever it started ends with it.
     """
     python = python or os.environ.get(PYTHON_VARIABLE) or sys.executable
-    command = [python, "-m", peer.module, str(data), *peer.arguments]
+    command = [python, "-m", peer.module, work, *peer.arguments]
     try:
         started = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -79,7 +86,7 @@ def run(peer: Peer, data: Path, python: str | None = None, seconds: float = 300)
             return Absent(f"no answer in {seconds:g} s")
         finally:
             end(process)
-    return parse(output) if process.returncode == 0 else Absent(diagnosis(peer, errors, process.returncode))
+    return output if process.returncode == 0 else Absent(diagnosis(peer, errors, process.returncode))
 
 
 def end(process: subprocess.Popen[str]) -> None:

@@ -1,0 +1,39 @@
+"""Our own DNC on the same work, answering in the same way as its rivals."""
+
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from potluck import __version__
+from potluck.agents.dnc import DNC
+from potluck.studies.benchmarks.peers.sequences import Sizes, median_milliseconds, report
+
+
+def main(sizes: Sizes) -> None:
+    for_weights, for_work = jax.random.split(jax.random.key(0))
+    dnc = DNC.create(
+        sizes.inputs,
+        sizes.inputs,
+        words=sizes.words,
+        width=sizes.width,
+        heads=sizes.heads,
+        hidden=sizes.hidden,
+        controller="lstm",
+        key=for_weights,
+    )
+    x, told = jax.random.normal(for_work, (2, sizes.batch, sizes.steps, sizes.inputs))
+
+    def loss(dnc: DNC) -> Array:
+        said = jax.vmap(lambda x: jax.lax.scan(lambda state, x: dnc(state, x), dnc.initial(), x)[1])(x)
+        return jnp.mean((said - told) ** 2)
+
+    gradient = eqx.filter_jit(eqx.filter_value_and_grad(loss))
+    milliseconds = median_milliseconds(lambda: jax.block_until_ready(gradient(dnc)))
+    report(milliseconds, __version__, jax.devices()[0].platform)
+
+
+if __name__ == "__main__":
+    main(Sizes.parse(sys.argv[1]))

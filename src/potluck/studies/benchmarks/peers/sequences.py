@@ -1,0 +1,49 @@
+"""The work of a memory network: one gradient over a batch of sequences; and the line an engine answers with."""
+
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from time import perf_counter
+
+__all__ = ["Sizes", "median_milliseconds", "report"]
+
+WARM_UP = 3
+CALLS = 30
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A DNC of so many words × width and read heads around one LSTM layer, which says as much as it hears."""
+
+    batch: int = 16
+    steps: int = 16
+    words: int = 16
+    width: int = 16
+    heads: int = 4
+    inputs: int = 8
+    hidden: int = 64
+
+    @classmethod
+    def parse(cls, text: str) -> "Sizes":
+        """Read what `text` wrote."""
+        return cls(**json.loads(text))
+
+    def text(self) -> str:
+        """One argument of a command line."""
+        return json.dumps(asdict(self))
+
+
+def median_milliseconds(gradient: Callable[[], object]) -> float:
+    """Of one call among many, after a warm-up."""
+    times = []
+    for _ in range(WARM_UP + CALLS):
+        start = perf_counter()
+        gradient()
+        times.append(perf_counter() - start)
+    return 1000 * statistics.median(times[WARM_UP:])
+
+
+def report(milliseconds: float, version: str, device: str) -> None:
+    """Print the one line by which an engine answers."""
+    print(json.dumps({"milliseconds": milliseconds, "version": version, "device": device}), flush=True)
