@@ -6,7 +6,7 @@ real branch. Every random draw comes from (seed, slot, game), so neither devices
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from potluck.agents.learner import Act, Learner, Window
 __all__ = ["AXIS", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
 
 AXIS = "games"
+Played = TypeVar("Played", bound=Environment)
 
 
 class Runs(eqx.Module):
@@ -42,10 +43,10 @@ def mesh_for(games: int) -> Mesh:
     return Mesh(np.array(devices[:count]), (AXIS,))
 
 
-def side_by_side(environments: Sequence[Environment]) -> Environment:
+def side_by_side(environments: Sequence[Played]) -> Played:
     """One environment whose arrays have a leading axis of seeds."""
     arrays, rest = zip(*(eqx.partition(one, eqx.is_array) for one in environments), strict=True)
-    joined: Environment = eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
+    joined: Played = eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
     return joined
 
 

@@ -1,0 +1,65 @@
+"""One player against others who have learnt all they will: what a best response is trained in."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from potluck.agents import Environment, Learner
+
+__all__ = ["Against", "Table"]
+
+
+class Table(eqx.Module):
+    """The game, and what everyone remembers of it."""
+
+    state: Any
+    recall: Any
+
+
+class Against(eqx.Module):
+    """An environment of one player: the others play what they have learnt, without exploring and without learning."""
+
+    environment: Environment
+    learner: Learner
+    learned: Any
+    player: Int[Array, ""]
+
+    @property
+    def players(self) -> int:
+        """The deviator."""
+        return 1
+
+    @property
+    def observation_size(self) -> int:
+        """What it saw before."""
+        return self.environment.observation_size
+
+    @property
+    def action_size(self) -> int:
+        """What it decided before."""
+        return self.environment.action_size
+
+    @property
+    def horizon(self) -> int:
+        """T."""
+        return self.environment.horizon
+
+    def reset(self, key: PRNGKeyArray) -> Table:
+        """A game before its first slot, nobody remembering anything."""
+        rest = jax.vmap(self.learner.rest, axis_size=self.environment.players)(self.learned)
+        return Table(self.environment.reset(key), rest)
+
+    def observe(self, state: Table) -> Float[Array, "1 observation"]:
+        """What this player sees, and nothing of the others'."""
+        return self.environment.observe(state.state)[self.player][None]
+
+    def step(
+        self, state: Table, actions: Float[Array, "1 action"], key: PRNGKeyArray
+    ) -> tuple[Table, Float[Array, " 1"], Any]:
+        """One slot in which all but one do as they learnt."""
+        recall, played = jax.vmap(self.learner.play)(self.learned, state.recall, self.environment.observe(state.state))
+        played = played.at[self.player].set(actions[0])
+        after, payoffs, report = self.environment.step(state.state, played, key)
+        return Table(after, recall), payoffs[self.player][None], report
