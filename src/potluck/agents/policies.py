@@ -15,8 +15,8 @@ __all__ = ["POLICIES", "Beta", "Gaussian", "Policy", "stretch"]
 OVERHANG = 0.1
 EDGE = 1e-4
 TRIES = 4
-FURTHEST = 3.0
-LEAST_SPREAD = -2.0
+FURTHEST = 2.6
+LEAST_SPREAD = -1.2
 
 
 def stretch(share: Float[Array, " action"]) -> Float[Array, " action"]:
@@ -47,7 +47,7 @@ class Policy(Protocol):
 class Gaussian:
     """x = σ(m + s·ε): a normal distribution squashed by the logistic function.
 
-    |m| stays below 3 and s above e⁻²: at 2.4 the corner is reached, and further out no draw would ever leave it again.
+    |m| stays below 2.6 and s above 0.3: at 2.4 the corner is reached, and further out no draw would ever come back.
     """
 
     def _parameters(self, raw: Float[Array, "2 action"]) -> tuple[Float[Array, " action"], Float[Array, " action"]]:

@@ -17,6 +17,9 @@ from potluck.agents.policies import POLICIES
 
 __all__ = ["Learned", "PolicyGradient", "Recall"]
 
+ENOUGH_GAMES = 8
+"""From which on the games of one slot are standardised by themselves."""
+
 Placement: TypeAlias = Literal["critic", "actor", "both", "none"]
 
 
@@ -58,7 +61,10 @@ class PolicyGradient(eqx.Module):
     critic_rate: float = 1e-3
     clip: float = 0.2
     gradient_norm: float = 5.0
-    trace: float = 1.0
+    trace: float = 0.9
+    """λ of the targets; 1 is the paper's."""
+    leash: float = 0.003
+    """Pull of the actor's raw outputs towards zero: beyond a corner nothing else keeps them from drifting away."""
     central: bool = False
     axis: str | None = None
     """Devices over which games are spread."""
@@ -114,9 +120,9 @@ class PolicyGradient(eqx.Module):
         actors, critics = self._optimiser(self.actor_rate), self._optimiser(self.critic_rate)
 
         def actor_loss(actor: Network) -> Float[Array, ""]:
-            return -ESTIMATORS[self.estimator](
-                self._log_density(actor, window, seen), window.act.log_density, advantage, self.clip
-            ).mean()
+            raw, density = self._log_density(actor, window, seen)
+            push = ESTIMATORS[self.estimator](density, window.act.log_density, advantage, self.clip)
+            return self.leash * jnp.mean(raw**2) - push.mean()
 
         def critic_loss(critic: Network) -> Float[Array, ""]:
             return 0.5 * jnp.mean((self._values(critic, window, sight)[1] - target) ** 2)
@@ -144,10 +150,10 @@ class PolicyGradient(eqx.Module):
 
     def _log_density(
         self, actor: Network, window: Window, seen: Float[Array, "games slots observation"]
-    ) -> Float[Array, "games slots"]:
+    ) -> tuple[Float[Array, "games slots 2 action"], Float[Array, "games slots"]]:
         _, raw = jax.vmap(actor.unroll, in_axes=(0, 0, None))(window.recall.actor, seen, window.first)
         raw = raw.reshape(*raw.shape[:2], 2, self.action_size)
-        return jax.vmap(jax.vmap(POLICIES[self.policy].log_density))(raw, window.act.raw)
+        return raw, jax.vmap(jax.vmap(POLICIES[self.policy].log_density))(raw, window.act.raw)
 
     def _values(
         self, critic: Network, window: Window, sight: Float[Array, "games slots sight"]
@@ -156,8 +162,15 @@ class PolicyGradient(eqx.Module):
         return kept, values[..., 0]
 
     def _standard(self, advantage: Float[Array, "games slots"]) -> Float[Array, "games slots"]:
-        centred = advantage - everywhere(advantage.mean(), self.axis)
-        return centred / jnp.sqrt(everywhere((centred**2).mean(), self.axis) + 1e-8)
+        """Mean 0 and deviation 1 over the games, for every slot of the window by itself.
+
+        Games go in step, so those of one slot are alike: their mean is a baseline beside the critic's, and late slots,
+        where little is at stake, count as much as early ones. With few games all slots are taken together.
+        """
+        games = advantage.shape[0] * (1 if self.axis is None else jax.lax.psum(1, self.axis))
+        over = 0 if games >= ENOUGH_GAMES else None
+        centred = advantage - everywhere(advantage.mean(over), self.axis)
+        return centred / jnp.sqrt(everywhere((centred**2).mean(over), self.axis) + 1e-8)
 
     def _descend(
         self, loss: object, network: Network, steps: optax.OptState, optimiser: optax.GradientTransformation

@@ -50,7 +50,7 @@ def agent(
     ways: dict[str, dict[str, Any]] = {
         "mpgd": {},
         "wpr": {},
-        "planner": {"memory": "none"},
+        "planner": {"memory": "none", "discount": 1.0},  # it bounds welfare over the whole game
         "maa2c": {"estimator": "a2c", "passes": 1},
         "mappo": {"estimator": "ppo", "memory": "none", "central": True},
         "lineage": {
@@ -59,6 +59,8 @@ def agent(
             "actor_rate": 3e-5,
             "critic_rate": 3e-5,
             "clip": 0.1,
+            "trace": 1.0,
+            "leash": 0.0,
         },
     }
     if kind not in ways:
@@ -71,9 +73,8 @@ def agent(
         action_size=environment.action_size,
         sight_size=seen * environment.players if way.get("central") else seen,
         updates=jnp.asarray(updates),  # so that a longer run needs no other program
-        discount=discount,
         axis=axis,
-        **way,
+        **{"discount": discount, **way},
     )
 
 

@@ -1,0 +1,112 @@
+"""How an agent learns the long-term game, and how good what it has learnt is: the tables of docs/agents.md.
+
+    python benchmarks/agents.py OUT.json --agent mpgd --estimator paper --policy gaussian --dnc critic
+
+Preset `paper` on the digits with real FedAvg. Welfare is per slot: `final` over the last tenth of the slots, exploring;
+`earnest` in games without exploring. `slots_to_95` is where the smoothed curve has made 95% of its way from the
+first window to `final`. The gain is that of the best constant deviation, as a share of the stake.
+"""
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from potluck.agents import Options
+from potluck.federation import use_cores
+from potluck.federation.described import on_task
+from potluck.federation.measure import interval
+from potluck.scenario import preset
+from potluck.studies.certificate import CONSTANTS, evaluate
+from potluck.training.loop import begin, mesh_for, train
+from potluck.training.plan import Plan, seat, seeds_of
+
+
+def learn(plan: Plan, games: int) -> dict[str, Any]:
+    """Train, and say how it went; `games` of it without exploring."""
+    seated, seeds = seat(plan), seeds_of(plan)
+    runs = begin(seated.environment, seated.learner, seeds, plan.games)
+    fixed = (seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.depth, plan.chunk)
+    reports, begun = [], time.monotonic()
+    for chunk in range(plan.chunks):
+        runs, report = train(fixed, runs, jnp.asarray(chunk * plan.chunk * plan.depth))
+        reports.append(jax.device_get(report))
+        if chunk == 0:
+            compiled = time.monotonic()
+    seconds = time.monotonic() - compiled
+    curve = np.concatenate([np.asarray(report.welfare) for report in reports])  # windows, seeds
+    tail = max(len(curve) // 10, 1)
+    final = curve[-tail:].mean(0)
+    per_window = plan.games * plan.depth
+    free = jnp.full((seated.environment.players, seated.environment.action_size), jnp.nan)
+
+    def played(forced: Any) -> Any:
+        return evaluate(seated.environment, seated.learner, runs.learned, plan.scenario.discount, games, forced)
+
+    found: dict[str, Any] = {
+        "agent": plan.agent,
+        **dataclasses.asdict(plan.options),
+        "slots": plan.chunks * plan.chunk * per_window,
+        "seeds": plan.seeds,
+        "games": plan.games,
+        "final": dataclasses.asdict(interval(final)),
+        "final_by_seed": final.tolist(),
+        "slots_to_95": [_arrival(curve[:, seed], per_window) for seed in range(plan.seeds)],
+        "curve": {"slots_per_window": per_window, "welfare": np.round(curve, 2).T.tolist()},
+        "compile_seconds": compiled - begun,
+        "slots_per_second": plan.seeds * (plan.chunks - 1) * plan.chunk * per_window / seconds,
+        "device": jax.devices()[0].device_kind,
+    }
+    if not games:
+        return found
+    own = played(free)
+    found["earnest"] = dataclasses.asdict(interval(own.welfare.mean((1, 2))))
+    found["contribution"] = float(own.contributions.mean())
+    if plan.agent != "planner":
+        constant = np.stack([
+            np.stack([played(free.at[n].set(d)).payoffs[..., n].mean(1) for n in range(len(free))], axis=-1)
+            for d in CONSTANTS
+        ])  # fmt: skip
+        stake = constant.max(0) - constant.min(0)
+        gain = np.maximum(constant.max(0) - own.payoffs.mean(1), 0)
+        found |= {"stake": stake.mean(0).tolist(), "constant_gain_share": float(gain.sum() / stake.sum())}
+    return found
+
+
+def _arrival(curve: np.ndarray, per_window: int) -> int:
+    """Slots until the curve, smoothed over a twentieth of it, has made 95% of its way."""
+    width = max(len(curve) // 20, 1)
+    smooth = np.convolve(curve, np.ones(width) / width, mode="valid")
+    wanted = curve[0] + 0.95 * (curve[-max(len(curve) // 10, 1) :].mean() - curve[0])
+    return int(np.argmax(smooth >= wanted) + width) * per_window
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--agent", default="mpgd")
+    parser.add_argument("--estimator")
+    parser.add_argument("--policy")
+    parser.add_argument("--dnc")
+    parser.add_argument("--slots", type=int, default=100_000)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--games", type=int, default=16)
+    parser.add_argument("--task", default="digits")
+    parser.add_argument("--earnest", type=int, default=64, help="games without exploring; 0 for the speed alone")
+    asked = parser.parse_args()
+    use_cores()
+    options = Options(estimator=asked.estimator, policy=asked.policy, memory=asked.dnc)
+    plan = Plan(on_task(preset("paper"), asked.task), asked.agent, options, asked.slots, asked.seeds, asked.games)
+    found = learn(plan, asked.earnest)
+    asked.out.write_text(json.dumps(found) + "\n")
+    print(json.dumps({key: value for key, value in found.items() if key != "curve"}))
+
+
+if __name__ == "__main__":
+    main()
