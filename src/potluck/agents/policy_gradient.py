@@ -51,7 +51,7 @@ class PolicyGradient(eqx.Module):
     updates: int | Int[Array, ""]
     """Windows to learn from in all: learning rates fall linearly to a tenth. An array is not compiled in."""
     discount: float = 0.95
-    estimator: Literal["paper", "ppo", "a2c"] = "paper"
+    estimator: Literal["paper", "ppo", "a2c"] = "ppo"
     policy: Literal["gaussian", "beta"] = "gaussian"
     memory: Placement = "critic"
     memory_size: MemorySize = MemorySize()

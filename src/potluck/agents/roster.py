@@ -15,7 +15,7 @@ from potluck.errors import PotluckError
 __all__ = ["AGENTS", "Options", "agent"]
 
 AGENTS = {
-    "mpgd": "policy gradient with a clipped weight and a memory; sees only its own (the default)",
+    "mpgd": "clipped policy gradient with a memory; sees only its own (the default)",
     "wpr": "the same learners without redistribution",
     "maa2c": "advantage actor-critic with a memory: no clipping, one pass",
     "mappo": "PPO whose critic sees what all silos see: breaks privacy on purpose",
@@ -54,6 +54,7 @@ def agent(
         "maa2c": {"estimator": "a2c", "passes": 1},
         "mappo": {"estimator": "ppo", "memory": "none", "central": True},
         "lineage": {
+            "estimator": "paper",
             "memory_size": MemorySize(words=10, width=32, heads=1, hidden=64),
             "passes": 5,
             "actor_rate": 3e-5,
