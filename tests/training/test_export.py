@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
@@ -164,4 +165,4 @@ def test_a_fixed_contribution_can_be_exported_too(tmp_path: Path) -> None:
 
 def test_long_term_payoff_is_the_discounted_mean() -> None:
     # γ = ½: weights 4, 2, 1 of 7
-    assert_allclose(long_term(np.array([[7.0], [14.0], [28.0]]), 0.5), [12.0])
+    assert_allclose(long_term(jnp.array([[7.0], [14.0], [28.0]]), 0.5), [12.0])
