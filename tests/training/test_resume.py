@@ -18,8 +18,8 @@ from numpy.testing import assert_allclose
 
 from potluck.errors import PotluckError
 from potluck.training import checkpoints, run
-from potluck.training.loop import Runs
-from potluck.training.plan import read_plan
+from potluck.training.loop import Runs, train
+from potluck.training.plan import read_plan, seeds_of
 from potluck.training.run import go_on, start, trained
 from tests.training.conftest import PLAN, TINY
 
@@ -124,9 +124,7 @@ def test_with_every_checkpoint_damaged_a_run_begins_again_and_keeps_its_new_ones
 
 
 @pytest.mark.parametrize("damage", [cut, empty, Path.unlink])
-def test_lost_metrics_cost_time_but_are_not_made_up(
-    damage: Callable[[Path], None], whole: Path, stopped: Path
-) -> None:
+def test_lost_metrics_cost_time_but_are_not_made_up(damage: Callable[[Path], None], whole: Path, stopped: Path) -> None:
     damage(stopped / "metrics.csv")
     with pytest.warns(UserWarning, match="bytes of its metrics are lost"):
         assert finish(stopped) >= 2
@@ -147,8 +145,8 @@ def spoilt(train: Callable[..., Any]) -> Callable[..., Any]:
         late = int(slot) == 3 * PLAN.chunk * PLAN.depth
         runs, report = train(fixed, runs, slot)
         if late:
-            where = lambda r: r.learned.actor.head.bias  # noqa: E731
-            runs = eqx.tree_at(where, runs, where(runs).at[1, 2, 0].set(jnp.nan))
+            bias = runs.learned.actor.head.bias.at[1, 2, 0].set(jnp.nan)
+            runs = eqx.tree_at(lambda r: r.learned.actor.head.bias, runs, bias)
         return runs, report
 
     return wrong
@@ -158,7 +156,7 @@ def test_learning_that_breaks_down_names_slot_and_silo_and_keeps_the_last_checkp
     whole: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(run, "train", spoilt(run.train))
+        broken.setattr(run, "train", spoilt(train))
         with pytest.raises(PotluckError, match="silo 2 of seed 1 learnt a value that is no number by slot 192"):
             finish(stopped)
     assert np.isfinite(trained(stopped).runs.learned.actor.head.bias).all()
@@ -202,6 +200,6 @@ def test_a_folder_holds_one_run(whole: Path) -> None:
 
 def test_seeds_beyond_32_bits_are_refused_and_the_last_one_is_not() -> None:
     last = TINY.model_copy(update={"seed": 2**32 - 1})
-    assert int(run.seeds_of(dataclasses.replace(PLAN, scenario=last, seeds=1))[0]) == 2**32 - 1
+    assert int(seeds_of(dataclasses.replace(PLAN, scenario=last, seeds=1))[0]) == 2**32 - 1
     with pytest.raises(PotluckError, match="seeds must stay below"):
         dataclasses.replace(PLAN, scenario=last)

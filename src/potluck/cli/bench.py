@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from potluck.errors import PotluckError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,6 +31,8 @@ def _bench() -> None:
     [bold]potluck bench federation --peers --json[/bold]
 
     [bold]potluck bench memory[/bold]
+
+    [bold]potluck bench training --json[/bold]
     """
 
 
@@ -166,6 +170,61 @@ def memory(
     for row in rows:
         if row.note is not None:
             console.print(f"{row.engine}: {row.note}", markup=False, highlight=False, soft_wrap=True)
+
+
+@commands.command()
+def training(
+    agent: Annotated[str, typer.Option(help="Who learns, as in `potluck train`.")] = "mpgd",
+    task: Annotated[str, typer.Option(help="digits, fmnist, cifar10, folder:PATH.npz, or curve.")] = "digits",
+    games: Annotated[int, typer.Option(min=1, help="Games side by side.")] = 16,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds side by side.")] = 1,
+    silos: Annotated[str, typer.Option(help="How many; several, such as 4,8,16,32,64, show what they cost.")] = "4",
+    seconds: Annotated[float, typer.Option(min=0, help="To train after compiling, twice for each row.")] = 10.0,
+    plot: Annotated[Path | None, typer.Option(help="Save cost against silos here (PNG, PDF or SVG).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Time training with real federated learning inside, updates included, and how long its program compiles.
+
+    Each row takes two fresh processes: one with an empty compilation cache, one with what the first left there.
+
+    [bold]potluck bench training --json[/bold]
+
+    [bold]potluck bench training --task fmnist --seeds 16 --games 32[/bold]    on an accelerator
+
+    [bold]potluck bench training --silos 4,8,16,32,64 --plot cost.png[/bold]
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from potluck.cli.runtime import numbers
+    from potluck.studies.benchmarks.training import Work, draw_cost, measure
+
+    counts = [int(count) for count in numbers(silos, "--silos")]
+    if plot is not None and plot.suffix.lower() not in {".png", ".pdf", ".svg"}:
+        raise PotluckError(f"--plot must end in .png, .pdf or .svg, got {plot}")
+    if min(counts) < 2:
+        raise PotluckError(f"--silos must be 2 or more, got {min(counts)}")
+    rows = []
+    with Console(stderr=True).status("Timing…") as status:
+        for count in counts:
+            status.update(f"{agent} on {task}, {count} silos: compiling and training, twice")
+            rows.append(measure(Work(agent, task, count, games, seeds, seconds)))
+    if plot is not None:
+        draw_cost(rows, plot)
+    if json:
+        typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
+        return
+    table = Table(title="Training, updates included")
+    for head in ("agent", "task", "device"):
+        table.add_column(head)
+    for head in ("silos", "games", "seeds", "slots/s", "compile s", "from cache s"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        table.add_row(
+            row.agent, row.task, row.device, str(row.silos), str(row.games), str(row.seeds),
+            f"{row.slots_per_second:,.0f}", f"{row.compile_seconds:.1f}", f"{row.compile_seconds_cached:.1f}",
+        )  # fmt: skip
+    Console().print(table)
 
 
 def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:

@@ -1,0 +1,45 @@
+"""Every agent learns for a few windows and stays sane."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from potluck.agents import AGENTS, Options
+from potluck.training.plan import Plan
+from potluck.training.run import start, trained
+from tests.training.conftest import TINY
+
+WAYS = {
+    "mpgd": Options(memory="actor", estimator="ppo"),
+    "wpr": Options(memory="none", policy="beta"),
+    "maa2c": Options(memory="none"),
+    "mappo": Options(),
+    "lineage": Options(),
+    "greedy": Options(),
+    "planner": Options(),
+    "random": Options(),
+    "fixed:0.5": Options(),
+}
+
+
+def test_every_agent_of_the_roster_is_tried() -> None:
+    assert [name.partition(":")[0] for name in WAYS] == [name.partition(":")[0] for name in AGENTS]
+
+
+@pytest.mark.parametrize("agent", WAYS)
+def test_an_agent_trains_and_stays_finite(agent: str, tmp_path: Path) -> None:
+    plan = Plan(TINY, agent, WAYS[agent], slots=24, seeds=1, games=2, window=4)
+    list(start(plan, tmp_path / "run"))
+    table = pd.read_csv(tmp_path / "run" / "metrics.csv")
+    assert np.isfinite(table.to_numpy()).all()
+    shares = table[[f"contribution_{n}" for n in range(3)]].to_numpy()
+    assert shares.min() >= 0
+    assert shares.max() <= 1
+    if agent.startswith("fixed"):
+        assert (shares == 0.5).all()
+    if agent == "wpr":
+        assert (table.intensity == 0).all()
+    assert trained(tmp_path / "run").plan == dataclasses.replace(plan)
