@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 .PHONY: demo test slow check bench clean
 
 demo: $(READY)
-	@$(BIN)/potluck game --preset paper --sweep 0:16:33 --report out/demo
+	@$(BIN)/potluck demo
 
 test: check
 	@$(BIN)/pytest -n 2 -m "not slow"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import bench, data, federation, game, scenario
+from potluck.cli import bench, certify, data, demo, federation, game, scenario
 from potluck.cli import train as training
 from potluck.errors import PotluckError
 
@@ -29,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command("demo")(demo.demo)
 app.add_typer(scenario.commands, name="scenario")
 app.command("game")(game.game)
 app.add_typer(data.commands, name="data")
@@ -37,6 +38,7 @@ app.command("train")(training.train)
 app.command("resume")(training.resume)
 app.command("play")(training.play)
 app.command("export")(training.export)
+app.command("certify")(certify.certify)
 app.add_typer(bench.commands, name="bench")
 
 
@@ -52,6 +54,8 @@ def _root(
 ) -> None:
     """Fair pay for the data that silos bring to a federation.
 
+    [bold]potluck demo[/bold]                                      watch silos learn, in four minutes
+
     [bold]potluck game --preset paper --sweep 0:16:33[/bold]       solve the paper's game
 
     [bold]potluck scenario init my.toml[/bold]                     describe a federation of your own
@@ -59,6 +63,8 @@ def _root(
     [bold]potluck federation run --contributions 1,0.5,0.5,0.1[/bold]  train one for real
 
     [bold]potluck train --task digits --out runs/x[/bold]              let agents learn what to bring
+
+    [bold]potluck certify runs/x[/bold]                                could any of them gain by deviating?
     """
 
 

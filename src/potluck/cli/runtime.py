@@ -1,12 +1,17 @@
 """What commands share: where a scenario comes from, numbers from text, and JAX set up once."""
 
 import math
+import os
+import sys
+from collections.abc import Generator
+from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any
 
 from potluck.errors import PotluckError
 from potluck.scenario import Scenario, load, preset
 
-__all__ = ["chosen_scenario", "numbers", "start_jax"]
+__all__ = ["chosen_scenario", "leave", "numbers", "start_jax"]
 
 
 def chosen_scenario(path: Path | None, name: str | None) -> Scenario:
@@ -38,3 +43,17 @@ def start_jax(double: bool) -> None:
     jax.config.update("jax_enable_x64", double)
     jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def leave(worker: Executor, run: Generator[Any], advice: str, *, whole: bool) -> None:
+    """Keep the last whole chunk; where there is none of this process yet, or on a second Ctrl-C, go at once."""
+    try:
+        if whole:
+            print("potluck: finishing what is being computed; Ctrl-C again leaves at once", file=sys.stderr, flush=True)
+            worker.submit(run.close).result()
+            print(advice, file=sys.stderr)
+            return
+    except KeyboardInterrupt:
+        pass
+    print(advice, file=sys.stderr, flush=True)
+    os._exit(130)  # a thread inside a compiled program cannot be asked to stop

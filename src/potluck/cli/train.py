@@ -1,7 +1,6 @@
 """`potluck train`, `resume`, `play` and `export`: agents that learn the long-term game."""
 
 import json as jsonlib
-import os
 import sys
 import time
 from collections.abc import Generator
@@ -231,6 +230,7 @@ def _follow(plan: "Plan", run: "Generator[Progress]", folder: Path, board: "Boar
     """
     from concurrent.futures import ThreadPoolExecutor
 
+    from potluck.cli.runtime import leave
     from potluck.training.metrics import summary
     from potluck.training.run import METRICS
 
@@ -245,7 +245,7 @@ def _follow(plan: "Plan", run: "Generator[Progress]", folder: Path, board: "Boar
                     board.write(progress)
         except KeyboardInterrupt:
             display.stop()
-            _leave(worker, run, folder, whole=last is not None)
+            leave(worker, run, f"resume with: potluck resume {folder}", whole=last is not None)
             raise typer.Exit(130) from None
         finally:
             if board is not None:
@@ -266,21 +266,6 @@ def _follow(plan: "Plan", run: "Generator[Progress]", folder: Path, board: "Boar
         f"the last tenth of {found['slots']:,} slots"
     )
     typer.echo(f"Curves: {folder / METRICS}. See it play: potluck play {folder}")
-
-
-def _leave(worker: Any, run: "Generator[Progress]", folder: Path, *, whole: bool) -> None:
-    """Keep the last whole chunk; where there is none of this process yet, or on a second Ctrl-C, go at once."""
-    advice = f"resume with: potluck resume {folder}"
-    try:
-        if whole:
-            print("potluck: finishing what is being computed; Ctrl-C again leaves at once", file=sys.stderr, flush=True)
-            worker.submit(run.close).result()
-            print(advice, file=sys.stderr)
-            return
-    except KeyboardInterrupt:
-        pass
-    print(advice, file=sys.stderr, flush=True)
-    os._exit(130)  # a thread inside a compiled program cannot be asked to stop
 
 
 class _Display:

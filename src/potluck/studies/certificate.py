@@ -4,243 +4,253 @@ Nobody can prove a best response in a game without formulas, so the gain is that
 contributions, a learner trained against the frozen others, and on the curve the best plan for all slots by ascent.
 """
 
-from collections.abc import Callable
+import dataclasses
+import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from potluck.agents import Environment, Learner, PolicyGradient
-from potluck.federation.measure import Interval, interval
+from potluck.agents import Options
+from potluck.errors import PotluckError
+from potluck.federation.measure import RESAMPLES, Interval, interval
 from potluck.scenario import CurvePrecision
-from potluck.training.loop import begin, mesh_for, side_by_side, train
-from potluck.training.opponents import Against
-from potluck.training.play import episode, long_term
-from potluck.training.run import Trained
+from potluck.studies.deviations import (
+    CONSTANTS,
+    Played,
+    Watcher,
+    constant_deviations,
+    in_earnest,
+    planned_deviations,
+    planned_welfare,
+    trained_deviations,
+)
+from potluck.training.plan import RUN, Plan, read_plan
+from potluck.training.run import Trained, go_on, start, trained
 
-__all__ = ["CONSTANTS", "Certificate", "Played", "SiloCertificate", "certify", "evaluate"]
+__all__ = ["Bounds", "Certificate", "SiloCertificate", "bound", "bounds", "certify", "gain_share", "plain"]
 
-CONSTANTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Unilateral contributions that span a silo's stake."""
-
-
-@dataclass(frozen=True)
-class Played:
-    """Learnt play in earnest: [seeds, games, …]."""
-
-    payoffs: Float[np.ndarray, "seeds games players"]
-    """Long-term, in money per slot."""
-    welfare: Float[np.ndarray, "seeds games slots"]
-    contributions: Float[np.ndarray, "seeds games slots silos"]
-    slot_payoffs: Float[np.ndarray, "seeds games slots silos"]
+STAY = "none"
+"""Where no deviation found was better than what was learnt."""
 
 
 @dataclass(frozen=True)
 class SiloCertificate:
-    """What one silo could still gain by deviating alone, in money per slot."""
+    """What one silo earns and could still gain by deviating alone, in money per slot."""
 
     silo: int
     payoff: Interval
+    """Long-term. Not taking part earns nothing, so it is rational where this is 0 or more."""
+    contribution: Interval
     gain: Interval
     """Of the best deviation found over what it has learnt; chosen on some games, measured on others."""
     found_by: str
     """What kind of deviation was best, most often."""
     stake: float
     """Spread of its payoff over constant contributions, the others frozen."""
+    payoff_wpr: Interval | None = None
+    """What it earns without redistribution."""
 
     @property
     def share(self) -> float:
-        """Gain as a share of the stake."""
-        return max(self.gain.mean, 0.0) / self.stake if self.stake > 0 else 0.0
+        """Gain as a share of the stake; NaN where nothing is at stake."""
+        return self.gain.mean / self.stake if self.stake > 0 else math.nan
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the same budget of play reaches without redistribution, and what a planner does."""
+
+    wpr: Played
+    planner: Played
+    search: tuple[Float[np.ndarray, " games"], Float[np.ndarray, " games"]] | None
+    """On the curve: long-term welfare and welfare of the best plan for all, found by direct search."""
+
+    @property
+    def planner_welfare(self) -> Float[np.ndarray, " seeds"]:
+        """The better of what was learnt and what was found."""
+        learnt = _welfare(self.planner)
+        return learnt if self.search is None else np.maximum(learnt, self.search[1].mean())
+
+    @property
+    def wpr_welfare(self) -> Float[np.ndarray, " seeds"]:
+        """Of each seed."""
+        return _welfare(self.wpr)
+
+
+def _welfare(played: Played) -> Float[np.ndarray, " seeds"]:
+    return np.asarray(played.welfare.mean((1, 2)))
 
 
 @dataclass(frozen=True)
 class Certificate:
     """NashConv and what every result must carry."""
 
-    silos: list[SiloCertificate]
-    welfare: Interval
-    """Per slot, undiscounted."""
-    budget_residual: float
+    agent: str
     seeds: int
     games: int
+    deviator_slots: int
+    silos: list[SiloCertificate]
+    welfare: Interval
+    """Per slot, every slot alike; payoffs are discounted as silos discount them."""
+    jain_index: Interval
+    """Of payoffs."""
+    budget_residual: float
+    """Largest |Σ u − W| of a slot: what transfers create or destroy, and single-precision rounding."""
+    welfare_wpr: Interval | None = None
+    welfare_planner: Interval | None = None
+    gain_share: Interval | None = None
+    """(W − W_wpr) / (W_planner − W_wpr); None where no bounds were asked for or a planner gains nothing."""
 
     @property
     def nash_conv(self) -> float:
         """Σ_n gain_n."""
-        return sum(max(silo.gain.mean, 0.0) for silo in self.silos)
+        return sum(silo.gain.mean for silo in self.silos)
+
+    @property
+    def stake(self) -> float:
+        """Σ_n stake_n."""
+        return sum(silo.stake for silo in self.silos)
 
     @property
     def share(self) -> float:
         """NashConv as a share of the stakes."""
-        stakes = sum(silo.stake for silo in self.silos)
-        return self.nash_conv / stakes if stakes > 0 else 0.0
+        return self.nash_conv / self.stake if self.stake > 0 else math.nan
 
-
-def evaluate(
-    environment: Environment,
-    learner: Learner,
-    learned: Any,
-    discount: float,
-    games: int,
-    forced: Float[Array, "players action"] | None = None,
-) -> Played:
-    """Play `games` games of every seed without exploring; the same luck whoever is forced to whatever."""
-    payoffs, report = _evaluate(environment, learner, learned, discount, games, forced)
-    numbers = (np.asarray(part) for part in (payoffs, report.welfare, report.contributions, report.payoffs))
-    return Played(*numbers)
-
-
-@eqx.filter_jit
-def _evaluate(
-    environment: Environment, learner: Learner, learned: Any, discount: float, games: int, forced: Array | None
-) -> tuple[Array, Any]:
-    keys = jax.random.split(jax.random.key(2**31), games)
-
-    def seed(environment: Environment, learned: Any) -> tuple[Array, Any]:
-        payoffs, report = jax.vmap(lambda key: episode(environment, learner, learned, key, forced))(keys)
-        return jax.vmap(lambda game: long_term(game, discount))(payoffs), report
-
-    played: tuple[Array, Any] = eqx.filter_vmap(seed)(environment, learned)
-    return played
+    @property
+    def price_of_anarchy(self) -> float | None:
+        """W_planner / W."""
+        if self.welfare_planner is None:
+            return None
+        return self.welfare_planner.mean / self.welfare.mean if self.welfare.mean > 0 else math.inf
 
 
 def certify(
-    run: Trained, *, games: int = 128, slots: int = 20_000, progress: Callable[[str], None] = lambda _: None
+    run: Trained,
+    *,
+    games: int = 128,
+    slots: int = 20_000,
+    against: Bounds | None = None,
+    watch: Watcher = lambda *_: None,
 ) -> Certificate:
-    """Certify learnt play. `slots` is the budget of each trained deviator."""
-    environment, learner, learned = run.seated.environment, run.seated.learner, run.runs.learned
-    discount = run.plan.scenario.discount
-    players = environment.players
-    free = jnp.full((players, environment.action_size), jnp.nan)
-    progress("play")
-    own = evaluate(environment, learner, learned, discount, games, free)
-    deviations: dict[str, Float[np.ndarray, "seeds games players"]] = {}
-    for constant in CONSTANTS:
-        progress(f"constant {constant:g}")
-        forced = [
-            evaluate(environment, learner, learned, discount, games, free.at[n].set(constant)) for n in range(players)
-        ]
-        deviations[f"constant {constant:g}"] = np.stack([p.payoffs[..., n] for n, p in enumerate(forced)], axis=-1)
-    constants = np.stack([deviations[f"constant {constant:g}"].mean((0, 1)) for constant in CONSTANTS])
-    if isinstance(learner, PolicyGradient):
-        progress("trained deviators")
-        deviations["trained"] = trained_deviations(run, games, slots)
+    """Certify learnt play. `slots` is the budget of each trained deviator; 0 trains none."""
+    if run.plan.agent == "planner":
+        raise PotluckError("a planner is nobody's choice to deviate from; certify a run in which silos decide")
+    if games < 2:
+        raise PotluckError(f"games must be 2 or more: some to choose a deviation, some to measure it, got {games}")
+    watch("play", 0.0)
+    own = in_earnest(run, games)
+    constants = constant_deviations(run, games, watch)
+    deviations = {f"constant {level:g}": values for level, values in zip(CONSTANTS, constants, strict=True)}
+    if slots > 0:
+        deviations["trained"] = trained_deviations(run, games, slots, watch)
     if isinstance(run.plan.scenario.precision, CurvePrecision):
-        progress("best plans")
-        deviations["plan"] = planned_deviations(run, games)
-    kinds, values = list(deviations), np.stack(list(deviations.values()))
-    half = games // 2
-    choice = values[:, :, :half].mean(2).argmax(0)
-    chosen = np.take_along_axis(values[:, :, half:].mean(2), choice[None], axis=0)[0]
-    gains = np.maximum(chosen - own.payoffs[:, half:].mean(1), 0.0)
-    spread = constants.max(0) - constants.min(0)
+        deviations["plan"] = planned_deviations(run, games, watch)
+    gains, found_by = _gains(own.payoffs, deviations)
+    levels = constants.mean((1, 2))
+    stakes = levels.max(0) - levels.min(0)
+    payoffs = own.payoffs.mean(1)
     return Certificate(
+        agent=run.plan.agent,
+        seeds=run.plan.seeds,
+        games=games,
+        deviator_slots=slots,
         silos=[
             SiloCertificate(
                 silo=n,
-                payoff=interval(own.payoffs[..., n].mean(1)),
+                payoff=interval(payoffs[:, n]),
+                contribution=interval(own.contributions.mean((1, 2))[:, n]),
                 gain=interval(gains[:, n]),
-                found_by=kinds[int(np.bincount(choice[:, n]).argmax())],
-                stake=float(spread[n]),
+                found_by=found_by[n],
+                stake=float(stakes[n]),
+                payoff_wpr=None if against is None else interval(against.wpr.payoffs.mean(1)[:, n]),
             )
-            for n in range(players)
+            for n in range(len(stakes))
         ],
-        welfare=interval(own.welfare.mean((1, 2))),
-        budget_residual=float(np.abs(own.slot_payoffs.sum(-1) - own.welfare).max()),
-        seeds=len(own.payoffs),
-        games=games,
+        welfare=interval(_welfare(own)),
+        jain_index=interval(payoffs.sum(1) ** 2 / np.maximum(payoffs.shape[1] * (payoffs**2).sum(1), 1e-30)),
+        budget_residual=float(np.abs(own.slot_payoffs.sum(-1, dtype=float) - own.welfare).max()),
+        welfare_wpr=None if against is None else interval(against.wpr_welfare),
+        welfare_planner=None if against is None else interval(against.planner_welfare),
+        gain_share=None if against is None else gain_share(_welfare(own), against.wpr_welfare, against.planner_welfare),
     )
 
 
-def trained_deviations(run: Trained, games: int, slots: int) -> Float[np.ndarray, "seeds games players"]:
-    """Payoff of a learner that starts from each silo's own policy and trains against the frozen others."""
-    environment, learned = run.seated.environment, run.runs.learned
-    learner = run.seated.learner
-    assert isinstance(learner, PolicyGradient)
-    plan, players, seeds = run.plan, environment.players, run.plan.seeds
-    pairs = [(seed, n) for seed in range(seeds) for n in range(players)]
-    arenas = side_by_side([_arena(environment, learner, learned, seed, n) for seed, n in pairs])
-    windows = max(slots // (plan.games * plan.depth), 1)
-    deviator = _for_deviators(learner, windows)
-    identities = jnp.arange(len(pairs))
-    runs = begin(arenas, deviator, identities, plan.games)
-    warm = jax.tree.map(lambda leaf: leaf.reshape(seeds * players, 1, *leaf.shape[2:]), learned)
-    fresh = runs.learned
-    start = eqx.tree_at(
-        lambda known: (known.actor, known.critic, known.observations, known.sights, known.payoffs),
-        fresh,
-        (warm.actor, warm.critic, warm.observations, warm.sights, warm.payoffs),
-    )
-    runs = eqx.tree_at(lambda r: r.learned, runs, start)
-    mesh = mesh_for(plan.games)
-    runs, _ = train((arenas, deviator, identities, mesh, plan.depth, windows), runs, jnp.asarray(0))
-    played = evaluate(arenas, deviator, runs.learned, plan.scenario.discount, games)
-    return np.moveaxis(played.payoffs[..., 0].reshape(seeds, players, games), 1, 2)
+def _gains(
+    own: Float[np.ndarray, "seeds games silos"], deviations: dict[str, Float[np.ndarray, "seeds games silos"]]
+) -> tuple[Float[np.ndarray, "seeds silos"], list[str]]:
+    """Of the deviation that is best in half of the games, what it gains in the others: choosing must not flatter it."""
+    kinds = [STAY, *deviations]
+    values = np.stack([own, *deviations.values()]).astype(float)
+    values = np.where(np.isfinite(values), values, -np.inf)  # a deviator that broke down gains nothing
+    half = values.shape[2] // 2
+    choice = values[:, :, :half].mean(2).argmax(0)
+    measured = values[:, :, half:].mean(2)
+    gains = np.take_along_axis(measured, choice[None], axis=0)[0] - measured[0]
+    return np.maximum(gains, 0.0), [kinds[int(np.bincount(silo).argmax())] for silo in choice.T]
 
 
-def _arena(environment: Environment, learner: Learner, learned: Any, seed: int, player: int) -> Against:
-    arrays, rest = eqx.partition(environment, eqx.is_array)
-    one = eqx.combine(jax.tree.map(lambda leaf: leaf[seed], arrays), rest)
-    return Against(one, learner, jax.tree.map(lambda leaf: leaf[seed], learned), jnp.asarray(player))
+def gain_share(
+    own: Float[np.ndarray, " seeds"], wpr: Float[np.ndarray, " seeds"], planner: Float[np.ndarray, " seeds"]
+) -> Interval | None:
+    """(W − W_wpr) / (W_planner − W_wpr) with its bootstrap interval; None where there is nothing to gain."""
+    stake = float(planner.mean() - wpr.mean())
+    if stake <= 0:
+        return None
+    random = np.random.default_rng(0)
+    reached, without, best = (random.choice(part, (RESAMPLES, len(part))).mean(1) for part in (own, wpr, planner))
+    draws = (reached - without) / np.where(best > without, best - without, np.nan)
+    low, high = np.nanquantile(draws, [0.025, 0.975]) if np.isfinite(draws).any() else (math.nan, math.nan)
+    return Interval(float((own.mean() - wpr.mean()) / stake), float(low), float(high))
 
 
-def _for_deviators(learner: PolicyGradient, windows: int) -> PolicyGradient:
-    changed: PolicyGradient = eqx.tree_at(lambda at: at.updates, learner, jnp.asarray(windows))
-    return changed
+def bounds(run: Trained, folder: Path, *, games: int = 128, watch: Watcher = lambda *_: None) -> Bounds:
+    """WPR and the planner, trained as long as the run in `folder` was, in folders within it; reused where they are."""
+    same = run.plan.agent == "wpr"
+    wpr = run if same else bound(bounding(run.plan, "wpr"), folder / "wpr", watch)
+    planner = bound(bounding(run.plan, "planner"), folder / "planner", watch)
+    on_curve = isinstance(run.plan.scenario.precision, CurvePrecision)
+    watch("play of the bounds", 0.0)
+    return Bounds(in_earnest(wpr, games), in_earnest(planner, games), planned_welfare(wpr, games) if on_curve else None)
 
 
-def planned_deviations(run: Trained, games: int, steps: int = 200) -> Float[np.ndarray, "seeds games players"]:
-    """Payoff of the best plan d_n[1…T] found by ascent from four starts, the others reacting as they learnt.
-
-    On the curve nothing but C is random, so a plan can be as good as any policy.
-    """
-    environment, learner, learned = run.seated.environment, run.seated.learner, run.runs.learned
-    players, seeds, discount = environment.players, run.plan.seeds, run.plan.scenario.discount
-    pairs = [(seed, n) for seed in range(seeds) for n in range(players)]
-    arenas = side_by_side([_arena(environment, learner, learned, seed, n) for seed, n in pairs])
-    values = _plans(arenas, discount, games, steps)
-    return np.moveaxis(np.asarray(values).reshape(seeds, players, games), 1, 2)
+def bounding(plan: Plan, agent: str) -> Plan:
+    """The same budget for another agent; the planner learns in its own way."""
+    return dataclasses.replace(plan, agent=agent, options=Options() if agent == "planner" else plan.options)
 
 
-@eqx.filter_jit
-def _plans(arenas: Against, discount: float, games: int, steps: int) -> Float[Array, "pairs games"]:
-    optimiser = optax.adam(0.05)
-    keys = jax.random.split(jax.random.key(2**31), games)
+def bound(plan: Plan, folder: Path, watch: Watcher = lambda *_: None) -> Trained:
+    """Train a bound, go on with it, or take it as it is."""
+    begun = (folder / RUN).exists()
+    if begun and read_plan(folder) != plan:
+        raise PotluckError(f"{folder}: holds a run of another plan; remove it, or ask for no bounds")
+    for progress in go_on(folder) if begun else start(plan, folder):
+        watch(f"training {plan.agent}", progress.chunk / progress.chunks)
+    return trained(folder)
 
-    def worth(arena: Against, plan: Float[Array, " slots"], key: Array) -> Float[Array, ""]:
-        resetting, stepping = jax.random.split(key)
 
-        def slot(state: Any, at: tuple[Array, Array]) -> tuple[Any, Array]:
-            state, payoff, _ = arena.step(state, at[0][None, None], at[1])
-            return state, payoff
+def plain(certificate: Certificate) -> dict[str, Any]:
+    """A certificate as JSON-ready values; what is not finite is null."""
+    values = dataclasses.asdict(certificate)
+    for entry, silo in zip(values["silos"], certificate.silos, strict=True):
+        entry["gain_share_of_stake"] = silo.share
+        entry["rational_against_leaving"] = silo.payoff.mean >= 0
+        entry["gain_over_wpr"] = None if silo.payoff_wpr is None else silo.payoff.mean - silo.payoff_wpr.mean
+    values |= {
+        "nash_conv": certificate.nash_conv,
+        "stake": certificate.stake,
+        "nash_conv_share_of_stake": certificate.share,
+        "price_of_anarchy": certificate.price_of_anarchy,
+    }
+    finite: dict[str, Any] = _finite(values)
+    return finite
 
-        keys = jax.random.split(stepping, arena.horizon)
-        payoffs = jax.lax.scan(slot, arena.reset(resetting), (plan, keys))[1]
-        return long_term(payoffs, discount)[0]
 
-    def climb(arena: Against, begun: Float[Array, " slots"]) -> tuple[Array, Array]:
-        def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], None]:
-            plan, memory = carry
-            slope = jax.grad(lambda p: worth(arena, p, keys[0]))(plan)
-            change, memory = optimiser.update(-slope, memory)
-            return (jnp.clip(plan + change, 0, 1), memory), None
-
-        plan = jax.lax.scan(step, (begun, optimiser.init(begun)), None, steps)[0][0]
-        return plan, worth(arena, plan, keys[0])
-
-    def best(arena: Against) -> Float[Array, " games"]:
-        slots = jnp.arange(arena.horizon) / max(arena.horizon - 1, 1)
-        starts = jnp.stack([jnp.full(arena.horizon, 0.1), jnp.full(arena.horizon, 0.5), jnp.full(arena.horizon, 0.9),
-                            1 - slots])  # fmt: skip
-        plans, reached = jax.vmap(lambda begun: climb(arena, begun))(starts)
-        plan = plans[jnp.argmax(reached)]
-        return jax.vmap(lambda key: worth(arena, plan, key))(keys)
-
-    found: Float[Array, "pairs games"] = eqx.filter_vmap(best)(arenas)
-    return found
+def _finite(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _finite(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_finite(value) for value in tree]
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree

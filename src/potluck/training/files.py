@@ -5,7 +5,7 @@ import hashlib
 import os
 from pathlib import Path
 
-__all__ = ["read_whole", "write_whole"]
+__all__ = ["read_whole", "whole_text", "write_whole"]
 
 HASH = 32
 
@@ -36,3 +36,15 @@ def read_whole(place: Path, mark: bytes = b"") -> bytes:
     if hashlib.sha256(payload).digest() != written:
         raise ValueError("its hash is wrong")
     return payload
+
+
+def whole_text(place: Path, text: str) -> None:
+    """Text for people and programs, without a hash; a fault leaves what was there before."""
+    beside = place.with_name(f"{place.name}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(place)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise

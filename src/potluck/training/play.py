@@ -18,7 +18,7 @@ def episode(
     key: PRNGKeyArray,
     forced: Float[Array, "players action"] | None = None,
 ) -> tuple[Array, Any]:
-    """One whole game: payoffs [slots, players] and the reports of its slots. Who is forced (no NaN) does not choose."""
+    """One whole game: payoffs [slots, players], reports of its slots. Who is forced (not NaN) does not choose."""
     resetting, stepping = jax.random.split(key)
     recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
 

@@ -1,0 +1,172 @@
+"""`potluck certify`: how far learnt play is from an equilibrium, and what it is worth."""
+
+import json as jsonlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from potluck.errors import PotluckError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Watching", "certify", "percent", "span"]
+
+CERTIFICATE = "certificate.json"
+EVERY = 10.0
+"""Seconds between two lines about the same work where there is no terminal to draw on."""
+
+
+def certify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as given to --out.")],
+    games: Annotated[int, typer.Option(help="Games in which every deviation is measured.")] = 128,
+    slots: Annotated[int, typer.Option(help="Slots that each trained deviator learns for; 0 trains none.")] = 20_000,
+    bounds: Annotated[
+        bool, typer.Option(help="Train WPR and the planner as long as the run, once, and compare with them.")
+    ] = True,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Certify what a run has learnt: what could any silo still gain by deviating alone?
+
+    The best deviation found counts: five constant contributions, a learner trained against the frozen others and, on
+    the curve, the best plan. Gains are in money per slot and as a share of the stake, the spread of a silo's payoff
+    over the constants. Welfare is set beside WPR's and the planner's, which are trained into RUN/wpr and RUN/planner
+    on the first call. Writes RUN/certificate.json.
+
+    [bold]potluck certify runs/x[/bold]
+
+    [bold]potluck certify runs/x --no-bounds --slots 0[/bold]       constant deviations only: seconds
+
+    [bold]potluck certify runs/x --json | jq .nash_conv_share_of_stake[/bold]
+    """
+    if games < 2:
+        raise PotluckError(f"--games must be 2 or more, got {games}")
+    if slots < 0:
+        raise PotluckError(f"--slots must be 0 or more, got {slots}")
+    from potluck.cli.runtime import start_jax
+    from potluck.training.plan import read_plan
+
+    if read_plan(run).agent == "planner":
+        raise PotluckError(f"{run}: a planner decides for all, so nobody can deviate; certify a run of another agent")
+    start_jax(double=False)
+    from rich.console import Console
+
+    from potluck.federation import use_cores
+    from potluck.studies import certificate
+    from potluck.training.files import whole_text
+    from potluck.training.run import trained
+
+    use_cores()
+    with Watching() as watch:
+        watch("reading the run", 0.0)
+        found = trained(run)
+        limits = certificate.bounds(found, run, games=games, watch=watch) if bounds else None
+        judged = certificate.certify(found, games=games, slots=slots, against=limits, watch=watch)
+    values = certificate.plain(judged)
+    try:
+        whole_text(run / CERTIFICATE, jsonlib.dumps(values, indent=1) + "\n")
+    except OSError as fault:
+        raise PotluckError(f"{run / CERTIFICATE}: not written ({(fault.strerror or str(fault)).lower()})") from None
+    if json:
+        typer.echo(jsonlib.dumps(values))
+        return
+    console = Console()
+    _show(console, values)
+    console.print(f"Saved {run / CERTIFICATE}", highlight=False, soft_wrap=True)
+
+
+class Watching:
+    """What is being done, on stderr: drawn where that is a terminal, else a line for each kind of work."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        self._drawn = console.is_terminal
+        self._bar = Progress(
+            SpinnerColumn(), BarColumn(20), TextColumn("{task.description}"), TimeElapsedColumn(),
+            console=console, transient=True, disable=not self._drawn,
+        )  # fmt: skip
+        self._task = self._bar.add_task("starting", total=1.0)
+        self._last = ("", 0.0)
+
+    def __enter__(self) -> "Watching":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, what: str, share: float) -> None:
+        """Show it."""
+        self._bar.update(self._task, description=what, completed=share)
+        now = time.monotonic()
+        if not self._drawn and (what != self._last[0] or now - self._last[1] >= EVERY):
+            self._last = what, now
+            print(f"{what}{f': {share:.0%}' if share else ''}", file=sys.stderr, flush=True)
+
+
+def _show(console: "Console", found: dict[str, Any]) -> None:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
+    bounded = found["welfare_planner"] is not None
+    table = Table(
+        title=f"{found['agent']}: what each silo earns, and could gain by deviating alone, per slot",
+        caption=f"mean and 95% interval over {seeds}, {found['games']} games each",
+        box=SIMPLE,
+        padding=(0, 0, 0, 1),
+    )
+    heads = ("silo", "d", "payoff", *(("− WPR",) if bounded else ()), "could gain", "stake", "share", "best deviation")
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for silo in found["silos"]:
+        over = (f"{silo['gain_over_wpr']:+.2f}",) if bounded else ()
+        table.add_row(
+            str(silo["silo"]),
+            f"{silo['contribution']['mean']:.3f}",
+            f"{silo['payoff']['mean']:.2f}",
+            *over,
+            span(silo["gain"], ".3f"),
+            f"{silo['stake']:.3f}",
+            percent(silo["gain_share_of_stake"]),
+            silo["found_by"],
+        )
+    console.print(table)
+    whole = Table(box=SIMPLE, padding=(0, 0, 0, 1), show_header=False)
+    whole.add_column(justify="right")
+    whole.add_column(no_wrap=True)
+    share = percent(found["nash_conv_share_of_stake"])
+    whole.add_row("NashConv", f"{found['nash_conv']:.3f} per slot, {share} of the stake {found['stake']:.3f}")
+    whole.add_row("welfare", span(found["welfare"], ".2f"))
+    if bounded:
+        whole.add_row("without redistribution (WPR)", span(found["welfare_wpr"], ".2f"))
+        whole.add_row("planner", span(found["welfare_planner"], ".2f"))
+        gained = found["gain_share"]
+        whole.add_row("share of the planner's gain", "nothing to gain" if gained is None else span(gained, ".0%"))
+        whole.add_row("price of anarchy", f"{found['price_of_anarchy']:.5f}")
+    rational = sum(silo["rational_against_leaving"] for silo in found["silos"])
+    whole.add_row("better than not taking part", f"{rational} of {len(found['silos'])} silos")
+    if bounded:
+        better = sum(silo["gain_over_wpr"] >= 0 for silo in found["silos"])
+        whole.add_row("no worse than under WPR", f"{better} of {len(found['silos'])} silos")
+    whole.add_row("Jain index", span(found["jain_index"], ".5f"))
+    whole.add_row("budget residual", f"{found['budget_residual']:.2g}")
+    console.print(whole)
+
+
+def span(interval: dict[str, float | None], spec: str) -> str:
+    """Mean and interval as a person reads them."""
+    low, high = interval["low"], interval["high"]
+    around = "" if low is None or high is None else f" ({low:{spec}} to {high:{spec}})"
+    return f"{interval['mean']:{spec}}{around}"
+
+
+def percent(share: float | None) -> str:
+    """A share, or a dash where there is none."""
+    return "–" if share is None else f"{share:.1%}"

@@ -1,0 +1,184 @@
+"""`potluck demo`: the first thing a newcomer sees."""
+
+import json as jsonlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from potluck.cli.certify import EVERY, Watching, percent
+from potluck.errors import PotluckError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from potluck.training.plan import Plan
+    from potluck.training.run import Progress
+
+__all__ = ["demo"]
+
+NAMES = {"mpgd": "with redistribution", "wpr": "without (WPR)", "planner": "planner"}
+
+
+def demo(
+    seeds: Annotated[int | None, typer.Option(help="Independent runs of each; 3 otherwise.")] = None,
+    slots: Annotated[int | None, typer.Option(help="Slots of each seed; as many as 4 minutes allow otherwise.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for pictures, numbers and runs.")] = Path("out/demo"),
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Watch four silos learn what to bring to a federation that really trains, on handwritten digits.
+
+    Three trainings side by side: MPGD with redistribution, the same learners without it (WPR), and a planner who
+    decides for all. At most four minutes on two cores. Stopped with Ctrl-C, the same command goes on.
+
+    [bold]potluck demo[/bold]
+
+    [bold]potluck demo --slots 100000 --seeds 5 --out out/long[/bold]   as long as it takes to learn it well
+    """
+    for option, given in (("--seeds", seeds), ("--slots", slots)):
+        if given is not None and given < 1:
+            raise PotluckError(f"{option} must be 1 or more, got {given}")
+    from potluck.cli.runtime import start_jax
+
+    start_jax(double=False)
+    from rich.console import Console
+
+    from potluck.federation import use_cores
+    from potluck.studies import demo as demos
+
+    use_cores()
+    begun = time.monotonic()
+    plans = demos.plans(seeds or demos.SEEDS, slots or demos.SLOTS)
+    demos.prepare(out, plans)
+    _train(out, plans)
+    with Watching() as watch:
+        found = demos.save(demos.judge(out, watch), out)
+    if json:
+        typer.echo(jsonlib.dumps(found))
+        return
+    console = Console()
+    _show(console, found)
+    console.print(_verdict(found), soft_wrap=True, highlight=False)
+    console.print(
+        f"Learning curves: {out / demos.PICTURES[0]}. Each silo: {out / demos.PICTURES[1]}. "
+        f"Numbers: {out / demos.MARK}. Took {time.monotonic() - begun:.0f} s.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(f"Try every deviation: potluck certify {out / 'mpgd'}", highlight=False, soft_wrap=True)
+
+
+def _train(out: Path, plans: "dict[str, Plan]") -> None:
+    """Show three trainings to their end, or to Ctrl-C; the work is done beside, where no signal has to wait for it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from potluck.cli.runtime import leave
+    from potluck.studies.demo import trainings
+
+    run, worker, moved = trainings(out, plans), ThreadPoolExecutor(1), False
+    with _Display(plans) as display:
+        try:
+            while (step := worker.submit(next, run, None).result()) is not None:
+                moved = True
+                display.update(*step)
+        except KeyboardInterrupt:
+            display.stop()
+            where = "" if out == Path("out/demo") else f" --out {out}"
+            leave(worker, run, f"go on with: potluck demo{where}", whole=moved)
+            raise typer.Exit(130) from None
+
+
+class _Display:
+    """Three trainings on stderr: drawn where that is a terminal, else a line every few seconds."""
+
+    def __init__(self, plans: "dict[str, Plan]") -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        self._drawn, self._spoken = console.is_terminal, time.monotonic()
+        self._bars = Progress(
+            SpinnerColumn(), TextColumn("{task.fields[name]:<20}"), BarColumn(20), TextColumn("{task.description}"),
+            TimeElapsedColumn(), console=console, transient=True, disable=not self._drawn,
+        )  # fmt: skip
+        self._tasks = {
+            agent: self._bars.add_task("compiling…", total=plan.chunks, name=NAMES[agent])
+            for agent, plan in plans.items()
+        }
+
+    def __enter__(self) -> "_Display":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Clear the lines."""
+        self._bars.stop()
+
+    def update(self, agent: str, progress: "Progress") -> None:
+        """One of them has moved."""
+        text = (
+            f"{progress.slots:,} slots: welfare {progress.welfare:.1f}, d {progress.contribution:.3f}, "
+            f"P {progress.precision:.4f}"
+        )
+        self._bars.update(self._tasks[agent], completed=progress.chunk, description=text)
+        now = time.monotonic()
+        if not self._drawn and now - self._spoken >= EVERY:
+            self._spoken = now
+            print(f"{NAMES[agent]}: {text}", file=sys.stderr, flush=True)
+
+
+def _show(console: "Console", found: dict[str, Any]) -> None:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    agents = found["agents"]
+    seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
+    table = Table(
+        title=f"Four silos on digits, real training, {found['slots']:,} slots learnt: per slot",
+        caption=f"mean and half the 95% interval over {seeds}, {found['games']} games each without exploring",
+        box=SIMPLE,
+        padding=(0, 0, 0, 1),
+    )
+    table.add_column("", justify="right", no_wrap=True)
+    for agent in agents:
+        table.add_column(NAMES[agent], justify="right", no_wrap=True)
+    columns = list(agents.values())
+    table.add_row("welfare", *(_around(each["welfare"], ".1f") for each in columns))
+    gained = columns[0]["gain_share"]
+    said = ("nothing to gain", "", "") if gained is None else (_around(gained, ".0%"), "0%", "100%")
+    table.add_row("share of the planner's gain", *said)
+    for silo in range(len(columns[0]["payoffs"])):
+        table.add_row(f"payoff of silo {silo}", *(_around(each["payoffs"][silo], ".1f") for each in columns))
+    table.add_row("mean contribution", *(_around(each["contribution"], ".3f") for each in columns))
+    convs = [each["nash_conv_constants"] for each in columns]
+    table.add_row("NashConv, constants only", *("–" if conv is None else f"{conv:.2f}" for conv in convs))
+    table.add_row("as a share of the stake", *(percent(each["nash_conv_share_of_stake"]) for each in columns))
+    console.print(table)
+
+
+def _around(interval: dict[str, float | None], spec: str) -> str:
+    """Mean ± half of the interval."""
+    low, high = interval["low"], interval["high"]
+    width = "" if low is None or high is None else f" ± {(high - low) / 2:{spec}}"
+    return f"{interval['mean']:{spec}}{width}"
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    """What a person would say of it, flattering or not."""
+    paid, unpaid, planned = (found["agents"][agent]["welfare"] for agent in NAMES)
+    more = paid["mean"] - unpaid["mean"]
+    text = f"Redistribution makes these silos {abs(more):.1f} a slot {'better' if more > 0 else 'worse'} off together"
+    apart = paid["low"] > unpaid["high"] or paid["high"] < unpaid["low"]
+    text += ", beyond the spread over seeds" if apart else "; over these seeds the intervals overlap, so it may be luck"
+    if planned["mean"] <= unpaid["mean"]:
+        return f"{text}. In this time the planner has found nothing better than they do by themselves."
+    brought = [found["agents"][agent]["contribution"]["mean"] for agent in NAMES]
+    return (
+        f"{text}; a planner would gain {planned['mean'] - unpaid['mean']:.1f}. They bring {brought[0]:.0%} of their "
+        f"data with it and {brought[1]:.0%} without; the planner, {brought[2]:.0%}."
+    )

@@ -1,0 +1,213 @@
+"""What a newcomer sees first: silos that learn, with and without redistribution, beside a planner, on real training."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from potluck.errors import PotluckError
+from potluck.federation.described import on_task
+from potluck.federation.measure import Interval, interval
+from potluck.scenario import preset
+from potluck.studies.certificate import Certificate, bounding, certify, gain_share
+from potluck.studies.deviations import Watcher, in_earnest
+from potluck.studies.figures import draw_learning, draw_silos
+from potluck.training.files import whole_text
+from potluck.training.plan import RUN, Plan, read_plan
+from potluck.training.run import METRICS, Progress, Trained, go_on, start, trained
+
+__all__ = ["AGENTS", "MARK", "SEEDS", "SLOTS", "Demo", "Outcome", "judge", "plans", "prepare", "save", "trainings"]
+
+SLOTS = 19_200
+"""Slots of each seed: what three trainings of three seeds play in under three minutes on two cores."""
+SEEDS = 3
+GAMES = 16
+"""Games in which the outcome is measured."""
+TASK = "digits"
+AGENTS = ("mpgd", "wpr", "planner")
+MARK = "demo.json"
+"""There from the demo's beginning, so that it clears away nothing but its own."""
+PICTURES = ("learning.png", "silos.png")
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One agent's play in earnest, per slot, every slot alike."""
+
+    welfare: Interval
+    gain_share: Interval | None
+    payoffs: list[Interval]
+    contribution: Interval
+    contributions: list[float]
+    certificate: Certificate | None
+    """Of constant deviations only; None for the planner, which is nobody's to deviate from."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """All that was found."""
+
+    seeds: int
+    slots: int
+    outcomes: dict[str, Outcome]
+    curves: dict[str, tuple[np.ndarray, np.ndarray]]
+    """Slots played, and welfare while learning [seeds, windows]."""
+
+
+def plans(seeds: int = SEEDS, slots: int = SLOTS) -> dict[str, Plan]:
+    """The same budget for all three."""
+    first = Plan(on_task(preset("paper"), TASK), "mpgd", slots=slots, seeds=seeds)
+    return {agent: first if agent == "mpgd" else bounding(first, agent) for agent in AGENTS}
+
+
+def folders(out: Path) -> dict[str, Path]:
+    """Laid out so that `potluck certify` finds its bounds."""
+    return {"mpgd": out / "mpgd", "wpr": out / "mpgd" / "wpr", "planner": out / "mpgd" / "planner"}
+
+
+def prepare(out: Path, wanted: dict[str, Plan]) -> None:
+    """Clear away a demo that is over or was another; keep one that was interrupted. Touches no file of anyone else."""
+    try:
+        finished = _finished(out)
+        for agent, folder in folders(out).items():
+            if (folder / RUN).exists() and (finished or not _is(folder, wanted[agent])):
+                _clear(folder)
+        for picture in PICTURES:
+            (out / picture).unlink(missing_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
+        whole_text(out / MARK, json.dumps({"potluck": "demo", "finished": False}) + "\n")
+    except OSError as fault:
+        raise PotluckError(f"{out}: {(fault.strerror or str(fault)).lower()}; name a folder with --out") from None
+
+
+def _finished(out: Path) -> bool:
+    """Whether the demo here is over; refuses a folder in which something else is."""
+    mark = out / MARK
+    ours = [out / "mpgd", *(out / picture for picture in PICTURES)]
+    if not mark.exists():
+        for place in ours:
+            if place.exists():
+                raise PotluckError(f"{place}: not written by a demo; name another folder with --out")
+        return False
+    try:
+        found = json.loads(mark.read_text(encoding="utf-8"))
+        if found["potluck"] == "demo":
+            return bool(found["finished"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise PotluckError(f"{mark}: not written by a demo; name another folder with --out")
+
+
+def _is(folder: Path, plan: Plan) -> bool:
+    with contextlib.suppress(PotluckError):
+        return read_plan(folder) == plan
+    return False
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a run writes, and the folder if that was all."""
+    kinds = (RUN, "scenario.toml", METRICS, "certificate.json", "*.part", "checkpoints/*.ckpt", "checkpoints/*.part",
+             "checkpoints/*.damaged")  # fmt: skip
+    for file in [file for kind in kinds for file in folder.glob(kind)]:
+        file.unlink()
+    for empty in (folder / "checkpoints", folder):
+        with contextlib.suppress(OSError):
+            empty.rmdir()
+
+
+def trainings(out: Path, wanted: dict[str, Plan]) -> Generator[tuple[str, Progress]]:
+    """Train all three in turns, so that they can be watched side by side; closing this keeps what is learnt so far."""
+    runs: dict[str, Generator[Progress]] = {}
+    done = dict.fromkeys(AGENTS, 0.0)
+    try:
+        for agent, folder in folders(out).items():
+            runs[agent] = go_on(folder) if (folder / RUN).exists() else start(wanted[agent], folder)
+        while runs:
+            agent = min(runs, key=lambda name: done[name])
+            progress = next(runs[agent], None)
+            if progress is None:
+                del runs[agent]
+                continue
+            done[agent] = progress.chunk / progress.chunks
+            yield agent, progress
+    finally:
+        for run in runs.values():
+            run.close()
+
+
+def judge(out: Path, watch: Watcher = lambda *_: None) -> Demo:
+    """Play in earnest what was learnt, and measure it."""
+    runs: dict[str, Trained] = {}
+    for agent, folder in folders(out).items():
+        watch(f"{agent}: playing in earnest", 0.0)
+        runs[agent] = trained(folder)
+    played = {agent: in_earnest(run, GAMES) for agent, run in runs.items()}
+    welfare = {agent: play.welfare.mean((1, 2)) for agent, play in played.items()}
+    outcomes = {}
+    for agent, play in played.items():
+        payoffs, brought = play.slot_payoffs.mean((1, 2)), play.contributions.mean((1, 2))
+        said = lambda what, share, agent=agent: watch(f"{agent}: {what}", share)  # noqa: E731
+        outcomes[agent] = Outcome(
+            welfare=interval(welfare[agent]),
+            gain_share=gain_share(welfare[agent], welfare["wpr"], welfare["planner"]),
+            payoffs=[interval(silo) for silo in payoffs.T],
+            contribution=interval(brought.mean(1)),
+            contributions=[float(silo) for silo in brought.mean(0)],
+            certificate=None if agent == "planner" else certify(runs[agent], games=GAMES, slots=0, watch=said),
+        )
+    plan = runs["mpgd"].plan
+    curves = {agent: _curve(folder / METRICS) for agent, folder in folders(out).items()}
+    return Demo(plan.seeds, int(curves["mpgd"][0][-1]), outcomes, curves)
+
+
+def _curve(metrics: Path) -> tuple[np.ndarray, np.ndarray]:
+    table = np.genfromtxt(metrics, delimiter=",", names=True, ndmin=1)
+    by_seed = [table["welfare"][table["seed"] == seed] for seed in np.unique(table["seed"])]
+    return np.unique(table["slot"]), np.stack(by_seed)
+
+
+def save(demo: Demo, out: Path) -> dict[str, Any]:
+    """Write the pictures and, last, demo.json; answers what is in it."""
+    found = plain(demo)
+    try:
+        draw_learning(demo.curves, out / PICTURES[0])
+        draw_silos(
+            {agent: (each.contributions, each.payoffs) for agent, each in demo.outcomes.items()}, out / PICTURES[1]
+        )
+        whole_text(out / MARK, json.dumps(found, indent=1) + "\n")
+    except OSError as fault:
+        raise PotluckError(f"{fault.filename or out}: {(fault.strerror or str(fault)).lower()}") from None
+    return found
+
+
+def plain(demo: Demo) -> dict[str, Any]:
+    """What was found as JSON-ready values."""
+    agents = {}
+    for agent, outcome in demo.outcomes.items():
+        values = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
+        judged = values.pop("certificate")
+        agents[agent] = {key: _values(value) for key, value in values.items()} | {
+            "nash_conv_constants": None if judged is None else judged.nash_conv,
+            "nash_conv_share_of_stake": None if judged is None else _values(judged.share),
+        }
+    return {
+        "potluck": "demo",
+        "finished": True,
+        "task": TASK,
+        "seeds": demo.seeds,
+        "slots": demo.slots,
+        "games": GAMES,
+        "agents": agents,
+    }
+
+
+def _values(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_values(entry) for entry in value]
+    if isinstance(value, Interval):
+        return {key: _values(number) for key, number in dataclasses.asdict(value).items()}
+    return value if value is None or np.isfinite(value) else None
