@@ -23,7 +23,7 @@ from potluck.federation import use_cores
 from potluck.federation.described import on_task
 from potluck.federation.measure import interval
 from potluck.scenario import preset
-from potluck.studies.certificate import CONSTANTS, evaluate
+from potluck.studies.deviations import CONSTANTS, evaluate
 from potluck.training.loop import begin, mesh_for, train
 from potluck.training.plan import Plan, seat, seeds_of
 
