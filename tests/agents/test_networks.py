@@ -17,9 +17,10 @@ FIRST = jnp.array([False, False, True, False, False, True, False])
 def test_a_window_is_its_slots_one_by_one_forgetting_where_a_game_begins(memory: MemorySize | None) -> None:
     network = Network.create(4, 2, (6, 5), memory, jax.random.key(0))
     xs = jax.random.normal(jax.random.key(1), (len(FIRST), 4))
-    before, _ = network(network.rest(), jnp.ones(4))  # a window may begin within a game
-    kept, ys = network.unroll(before, xs, FIRST)
-    recall, step = before, eqx.filter_jit(lambda recall, x: network(recall, x))
+    step = eqx.filter_jit(lambda recall, x: network(recall, x))
+    before, _ = step(network.rest(), jnp.ones(4))  # a window may begin within a game
+    kept, ys = eqx.filter_jit(network.unroll)(before, xs, FIRST)
+    recall = before
     for x, begins, y in zip(xs, FIRST, ys, strict=True):
         recall, alone = step(network.rest() if begins else recall, x)
         assert_allclose(y, alone, atol=1e-6)
@@ -29,6 +30,7 @@ def test_a_window_is_its_slots_one_by_one_forgetting_where_a_game_begins(memory:
 
 def test_a_memory_tells_apart_what_looks_the_same() -> None:
     network = Network.create(4, 2, (6, 5), SMALL, jax.random.key(0))
-    recall, first = network(network.rest(), jnp.ones(4))
-    _, second = network(recall, jnp.ones(4))
+    step = eqx.filter_jit(lambda recall, x: network(recall, x))
+    recall, first = step(network.rest(), jnp.ones(4))
+    _, second = step(recall, jnp.ones(4))
     assert not np.allclose(first, second)

@@ -67,13 +67,10 @@ def metrics(folder: Path) -> bytes:
 
 def stop(words: list[str | Path], folder: Path, how: signal.Signals, after: int) -> tuple[int, str]:
     """Start training, and send a signal once its metrics have so many bytes; exit code and stderr."""
+    # A test runner in the background may have told its children to ignore Ctrl-C.
+    heeding = "from signal import *; signal(SIGINT, default_int_handler); from potluck.cli import main; main()"
     process = subprocess.Popen(
-        command(*words),
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-        # A test runner in the background may have told its children to ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        [sys.executable, "-c", heeding, *map(str, words)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
     file = folder / "metrics.csv"
     while process.poll() is None and (not file.exists() or file.stat().st_size <= after):

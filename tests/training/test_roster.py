@@ -13,7 +13,7 @@ from potluck.training.run import start, trained
 from tests.training.conftest import TINY
 
 WAYS = {
-    "mpgd": Options(memory="actor", estimator="ppo"),
+    "mpgd": Options(memory="none", estimator="ppo"),
     "wpr": Options(memory="none", policy="beta"),
     "maa2c": Options(memory="none"),
     "mappo": Options(),
