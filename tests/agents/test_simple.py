@@ -52,7 +52,11 @@ def test_fixed_and_random() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("mpdg", "agent must be one of mpgd"), ("fixed", "fixed needs a contribution"), ("fixed:1.5", "such as fixed:0.5")],
+    [
+        ("mpdg", "agent must be one of mpgd"),
+        ("fixed", "fixed needs a contribution"),
+        ("fixed:1.5", "such as fixed:0.5"),
+    ],
 )
 def test_an_unknown_agent_is_refused_by_name(name: str, message: str) -> None:
     with pytest.raises(PotluckError, match=message):

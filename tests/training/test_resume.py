@@ -124,9 +124,7 @@ def test_with_every_checkpoint_damaged_a_run_begins_again_and_keeps_its_new_ones
 
 
 @pytest.mark.parametrize("damage", [cut, empty, Path.unlink])
-def test_lost_metrics_cost_time_but_are_not_made_up(
-    damage: Callable[[Path], None], whole: Path, stopped: Path
-) -> None:
+def test_lost_metrics_cost_time_but_are_not_made_up(damage: Callable[[Path], None], whole: Path, stopped: Path) -> None:
     damage(stopped / "metrics.csv")
     with pytest.warns(UserWarning, match="bytes of its metrics are lost"):
         assert finish(stopped) >= 2
