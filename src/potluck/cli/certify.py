@@ -13,7 +13,7 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Watching", "certify", "percent", "span"]
+__all__ = ["Watching", "around", "certify", "percent"]
 
 CERTIFICATE = "certificate.json"
 EVERY = 10.0
@@ -117,12 +117,12 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
     seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
     bounded = found["welfare_planner"] is not None
     table = Table(
-        title=f"{found['agent']}: what each silo earns, and could gain by deviating alone, per slot",
-        caption=f"mean and 95% interval over {seeds}, {found['games']} games each",
+        title=f"{found['agent']}: what each silo earns and could gain by deviating alone, per slot",
+        caption=f"means over {seeds}, {found['games']} games each; ± is half of the 95% interval",
         box=SIMPLE,
         padding=(0, 0, 0, 1),
     )
-    heads = ("silo", "d", "payoff", *(("− WPR",) if bounded else ()), "could gain", "stake", "share", "best deviation")
+    heads = ("silo", "d", "payoff", *(("− WPR",) if bounded else ()), "could gain", "stake", "share", "best found")
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     for silo in found["silos"]:
@@ -132,8 +132,8 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
             f"{silo['contribution']['mean']:.3f}",
             f"{silo['payoff']['mean']:.2f}",
             *over,
-            span(silo["gain"], ".3f"),
-            f"{silo['stake']:.3f}",
+            around(silo["gain"], ".2f"),
+            f"{silo['stake']:.2f}",
             percent(silo["gain_share_of_stake"]),
             silo["found_by"],
         )
@@ -161,10 +161,17 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
 
 
 def span(interval: dict[str, float | None], spec: str) -> str:
-    """Mean and interval as a person reads them."""
+    """Mean and interval as a person reads them; one seed has none."""
     low, high = interval["low"], interval["high"]
-    around = "" if low is None or high is None else f" ({low:{spec}} to {high:{spec}})"
+    around = "" if low is None or high is None or low == high else f" ({low:{spec}} to {high:{spec}})"
     return f"{interval['mean']:{spec}}{around}"
+
+
+def around(interval: dict[str, float | None], spec: str) -> str:
+    """Mean and half of the interval, where there is little room; one seed has none."""
+    low, high = interval["low"], interval["high"]
+    width = "" if low is None or high is None or low == high else f" ± {(high - low) / 2:{spec}}"
+    return f"{interval['mean']:{spec}}{width}"
 
 
 def percent(share: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.certify import EVERY, Watching, percent
+from potluck.cli.certify import EVERY, Watching, around, percent
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-NAMES = {"mpgd": "with redistribution", "wpr": "without (WPR)", "planner": "planner"}
+NAMES = {"mpgd": "redistribution", "wpr": "none (WPR)", "planner": "planner"}
 
 
 def demo(
@@ -27,6 +27,7 @@ def demo(
     slots: Annotated[int | None, typer.Option(help="Slots of each seed; as many as 4 minutes allow otherwise.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for pictures, numbers and runs.")] = Path("out/demo"),
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    games: Annotated[int | None, typer.Option(hidden=True, min=2, help="Games at once, for a quick look.")] = None,
 ) -> None:
     """Watch four silos learn what to bring to a federation that really trains, on handwritten digits.
 
@@ -50,7 +51,7 @@ def demo(
 
     use_cores()
     begun = time.monotonic()
-    plans = demos.plans(seeds or demos.SEEDS, slots or demos.SLOTS)
+    plans = demos.plans(seeds or demos.SEEDS, slots or demos.SLOTS, games or demos.GAMES)
     demos.prepare(out, plans)
     _train(out, plans)
     with Watching() as watch:
@@ -100,7 +101,7 @@ class _Display:
         console = Console(stderr=True)
         self._drawn, self._spoken = console.is_terminal, time.monotonic()
         self._bars = Progress(
-            SpinnerColumn(), TextColumn("{task.fields[name]:<20}"), BarColumn(20), TextColumn("{task.description}"),
+            SpinnerColumn(), TextColumn("{task.fields[name]:<14}"), BarColumn(20), TextColumn("{task.description}"),
             TimeElapsedColumn(), console=console, transient=True, disable=not self._drawn,
         )  # fmt: skip
         self._tasks = {
@@ -140,7 +141,7 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
     seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
     table = Table(
         title=f"Four silos on digits, real training, {found['slots']:,} slots learnt: per slot",
-        caption=f"mean and half the 95% interval over {seeds}, {found['games']} games each without exploring",
+        caption=f"mean ± half the 95% interval over {seeds}, {found['games']} games each, no exploring",
         box=SIMPLE,
         padding=(0, 0, 0, 1),
     )
@@ -148,24 +149,17 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
     for agent in agents:
         table.add_column(NAMES[agent], justify="right", no_wrap=True)
     columns = list(agents.values())
-    table.add_row("welfare", *(_around(each["welfare"], ".1f") for each in columns))
+    table.add_row("welfare", *(around(each["welfare"], ".1f") for each in columns))
     gained = columns[0]["gain_share"]
-    said = ("nothing to gain", "", "") if gained is None else (_around(gained, ".0%"), "0%", "100%")
-    table.add_row("share of the planner's gain", *said)
+    said = ("nothing to gain", "", "") if gained is None else (around(gained, ".0%"), "0%", "100%")
+    table.add_row("share of planner's gain", *said)
     for silo in range(len(columns[0]["payoffs"])):
-        table.add_row(f"payoff of silo {silo}", *(_around(each["payoffs"][silo], ".1f") for each in columns))
-    table.add_row("mean contribution", *(_around(each["contribution"], ".3f") for each in columns))
+        table.add_row(f"payoff of silo {silo}", *(around(each["payoffs"][silo], ".1f") for each in columns))
+    table.add_row("mean contribution", *(around(each["contribution"], ".3f") for each in columns))
     convs = [each["nash_conv_constants"] for each in columns]
-    table.add_row("NashConv, constants only", *("–" if conv is None else f"{conv:.2f}" for conv in convs))
-    table.add_row("as a share of the stake", *(percent(each["nash_conv_share_of_stake"]) for each in columns))
+    table.add_row("NashConv (constants)", *("–" if conv is None else f"{conv:.2f}" for conv in convs))
+    table.add_row("as a share of stake", *(percent(each["nash_conv_share_of_stake"]) for each in columns))
     console.print(table)
-
-
-def _around(interval: dict[str, float | None], spec: str) -> str:
-    """Mean ± half of the interval."""
-    low, high = interval["low"], interval["high"]
-    width = "" if low is None or high is None else f" ± {(high - low) / 2:{spec}}"
-    return f"{interval['mean']:{spec}}{width}"
 
 
 def _verdict(found: dict[str, Any]) -> str:
@@ -173,8 +167,12 @@ def _verdict(found: dict[str, Any]) -> str:
     paid, unpaid, planned = (found["agents"][agent]["welfare"] for agent in NAMES)
     more = paid["mean"] - unpaid["mean"]
     text = f"Redistribution makes these silos {abs(more):.1f} a slot {'better' if more > 0 else 'worse'} off together"
-    apart = paid["low"] > unpaid["high"] or paid["high"] < unpaid["low"]
-    text += ", beyond the spread over seeds" if apart else "; over these seeds the intervals overlap, so it may be luck"
+    if found["seeds"] == 1:
+        text += "; with one seed that may be luck"
+    elif paid["low"] > unpaid["high"] or paid["high"] < unpaid["low"]:
+        text += ", beyond the spread over seeds"
+    else:
+        text += "; over these seeds the intervals overlap, so it may be luck"
     if planned["mean"] <= unpaid["mean"]:
         return f"{text}. In this time the planner has found nothing better than they do by themselves."
     brought = [found["agents"][agent]["contribution"]["mean"] for agent in NAMES]

@@ -86,7 +86,7 @@ def draw_learning(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: Pat
         axes.fill_between(slots, welfare.min(0), welfare.max(0), color=colour, alpha=0.2, linewidth=0)
     seeds = len(next(iter(curves.values()))[1])
     axes.set(xlabel="slots played by each seed", ylabel="welfare per slot", title="What silos learn to earn together")
-    axes.legend(title=f"mean and range of {seeds} seed{'s' * (seeds > 1)}")
+    axes.legend(loc="lower right", title=f"mean and range of {seeds} seed{'s' * (seeds > 1)}")
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=130)
 

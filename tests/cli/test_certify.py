@@ -1,0 +1,89 @@
+"""`potluck certify` and `potluck demo` as a person meets them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from potluck.scenario import render
+from tests.cli.test_cli import refused
+from tests.studies.learnt import ONE_SLOT
+
+HASTY = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+
+
+def potluck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "potluck", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600, check=True, env=HASTY)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three silos that bring half of their data."""
+    folder = tmp_path_factory.mktemp("certify")
+    (folder / "one.toml").write_text(render(ONE_SLOT))
+    potluck("train", "one.toml", "--agent", "fixed:0.5", "--slots", "20", "--seeds", "2", "--games", "2",
+            "--out", "run", cwd=folder)  # fmt: skip
+    return folder / "run"
+
+
+CHEAP = ("--games", "2", "--slots", "0", "--no-bounds")
+
+
+def test_a_certificate_is_a_table_a_file_and_the_same_every_time(run: Path) -> None:
+    first = potluck("certify", "run", *CHEAP, "--json", cwd=run.parent)
+    found = json.loads(first.stdout)
+    assert found == json.loads((run / "certificate.json").read_text())
+    assert found["nash_conv"] == pytest.approx(sum(silo["gain"]["mean"] for silo in found["silos"]))
+    assert found["nash_conv_share_of_stake"] == pytest.approx(found["nash_conv"] / found["stake"])
+    assert found["welfare_planner"] is None
+    assert found["seeds"] == 2
+    written = (run / "certificate.json").read_bytes()
+    shown = potluck("certify", "run", *CHEAP, cwd=run.parent).stdout
+    assert (run / "certificate.json").read_bytes() == written
+    for text in ("NashConv", "of the stake", "could gain", "better than not taking part", "3 of 3 silos", "Saved run"):
+        assert text in shown
+
+
+@pytest.mark.parametrize("command", ["certify", "demo"])
+def test_help_teaches_by_example(command: str, tmp_path: Path) -> None:
+    shown = potluck(command, "--help", cwd=tmp_path).stdout
+    assert [line for line in shown.splitlines() if f"potluck {command}" in line and "Usage" not in line]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("certify", "nowhere"), "nowhere: no run here; begin one with `potluck train --out nowhere`"),
+        (("certify", "nowhere", "--games", "1"), "--games must be 2 or more, got 1"),
+        (("certify", "nowhere", "--slots", "-1"), "--slots must be 0 or more, got -1"),
+        (("demo", "--seeds", "0"), "--seeds must be 1 or more, got 0"),
+        (("demo", "--slots", "-5"), "--slots must be 1 or more, got -5"),
+    ],
+)
+def test_a_mistake_costs_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    assert message in refused(*words, cwd=tmp_path)
+
+
+def test_a_planner_cannot_be_certified(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_bytes((run / "scenario.toml").read_bytes())
+    plan = json.loads((run / "run.json").read_text()) | {"agent": "planner"}
+    (tmp_path / "run.json").write_text(json.dumps(plan))
+    assert "a planner decides for all, so nobody can deviate" in refused("certify", str(tmp_path))
+
+
+def test_a_folder_of_something_else_is_no_place_for_a_demo(tmp_path: Path) -> None:
+    (tmp_path / "mpgd").mkdir()
+    assert "mpgd: not written by a demo; name another folder with --out" in refused("demo", "--out", ".", cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_a_demo_with_real_training_ends_with_pictures(tmp_path: Path) -> None:
+    words = ("demo", "--slots", "60", "--seeds", "2", "--games", "2", "--out", "d", "--json")
+    found = json.loads(potluck(*words, cwd=tmp_path).stdout)
+    assert found["task"] == "digits"
+    assert found["agents"]["mpgd"]["welfare"]["mean"] > 1000
+    assert {"learning.png", "silos.png", "demo.json", "mpgd"} == {file.name for file in (tmp_path / "d").iterdir()}
