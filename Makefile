@@ -20,6 +20,7 @@ check: $(READY)
 bench: $(READY)
 	@$(BIN)/potluck bench economy
 	@$(BIN)/potluck bench federation
+	@$(BIN)/potluck bench training
 
 $(READY): pyproject.toml constraints.txt tools/venv.sh
 	@sh tools/venv.sh $(VENV)

@@ -199,6 +199,15 @@ def test_a_folder_holds_one_run(whole: Path) -> None:
         start(PLAN, whole)
 
 
+def test_two_processes_do_not_train_the_same_run(stopped: Path, whole: Path) -> None:
+    first = go_on(stopped)
+    with pytest.raises(PotluckError, match="another process is training here"):
+        go_on(stopped)
+    assert len(list(first)) == 1
+    assert metrics(stopped) == metrics(whole)
+    assert finish(stopped) == 0
+
+
 def test_seeds_beyond_32_bits_are_refused_and_the_last_one_is_not() -> None:
     last = TINY.model_copy(update={"seed": 2**32 - 1})
     assert int(seeds_of(dataclasses.replace(PLAN, scenario=last, seeds=1))[0]) == 2**32 - 1

@@ -57,14 +57,14 @@ def train(
 ) -> None:
     """Let agents learn the long-term game; each silo has its own and sees only its own.
 
-    The run's folder gets metrics.csv (one row per seed and window), scenario.toml, run.json and checkpoints. Stop it
-    whenever you like, even with kill -9: [bold]potluck resume[/bold] goes on to the same numbers.
+    The folder gets metrics.csv (a row per seed and window), scenario.toml, run.json and checkpoints. Stop a run
+    however you like, even with kill -9: [bold]potluck resume[/bold] goes on to the same numbers.
 
-    [bold]potluck train --preset paper --agent mpgd --task digits --out runs/x[/bold]   real training inside
+    [bold]potluck train --task digits --out runs/x[/bold]                  real training inside
 
-    [bold]potluck train --slots 20000 --seeds 2 --out runs/quick[/bold]                 on the curve: seconds
+    [bold]potluck train --slots 20000 --seeds 2 --out runs/quick[/bold]    on the curve
 
-    [bold]potluck train my.toml --agent wpr --out runs/wpr[/bold]                       without redistribution
+    [bold]potluck train my.toml --agent wpr --out runs/wpr[/bold]          no redistribution
     """
     from potluck.cli.runtime import chosen_scenario
 
@@ -273,7 +273,7 @@ class _Display:
 
     def __init__(self, plan: "Plan") -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         self.plan = plan
         self.rate: float | None = None
@@ -282,9 +282,13 @@ class _Display:
         self._console = Console(stderr=True)
         self._spoken = time.monotonic()
         self._bar = Progress(
-            SpinnerColumn(), BarColumn(20), TextColumn("{task.description}"), TimeElapsedColumn(),
-            console=self._console, transient=True, disable=not self._console.is_terminal,
-        )  # fmt: skip
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
         self._task = self._bar.add_task("compiling…", total=plan.chunks)
 
     def __enter__(self) -> "_Display":
@@ -308,10 +312,11 @@ class _Display:
             each = (progress.slots - self._first[0]) / (now - self._first[1])
             self.rate = round(each * self.plan.seeds, 1)
             total = progress.slots * progress.chunks / progress.chunk
-            left = f", {self.rate:,.0f} slots/s, {_duration((total - progress.slots) / each)} left"
+            left = f" {self.rate:,.0f} slots/s {_duration((total - progress.slots) / each)} left"
+        # 66 columns and the time gone by: fits a terminal of 80.
         text = (
-            f"{progress.slots:,} slots{left}: welfare {progress.welfare:.1f}, d {progress.contribution:.3f}, "
-            f"P {progress.precision:.4f}, α {progress.intensity:.2f}"
+            f"{progress.chunk / progress.chunks:.0%}{left}: welfare {progress.welfare:.1f} "
+            f"d {progress.contribution:.3f} P {progress.precision:.3f} α {progress.intensity:.2f}"
         )
         self._bar.update(self._task, completed=progress.chunk, description=text)
         if not self._console.is_terminal and now - self._spoken >= EVERY:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import equinox as eqx
 import jax
@@ -74,11 +74,12 @@ def start(plan: Plan, folder: Path, *, interval: float = INTERVAL) -> Generator[
     seated = seat(plan)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        claim = _claim(folder)
         (folder / METRICS).write_text(header(plan.scenario.silos.count), encoding="utf-8")
         write_plan(plan, folder)
     except OSError as fault:
         raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; name a folder for --out") from None
-    return _advance(plan, seated, folder, None, interval)
+    return _advance(plan, seated, folder, None, interval, claim)
 
 
 def go_on(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
@@ -87,6 +88,7 @@ def go_on(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     seated = seat(plan)
     top, metrics = header(plan.scenario.silos.count).encode(), folder / METRICS
     try:
+        claim = _claim(folder)
         checkpoint = _newest(plan, seated, folder)
         checkpoints.set_aside(folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
         if checkpoint is None:
@@ -95,7 +97,7 @@ def go_on(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
             os.truncate(metrics, checkpoint.metrics)
     except OSError as fault:
         raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; a run must be writable") from None
-    return _advance(plan, seated, folder, checkpoint, interval)
+    return _advance(plan, seated, folder, checkpoint, interval, claim)
 
 
 def trained(folder: Path) -> Trained:
@@ -106,6 +108,21 @@ def trained(folder: Path) -> Trained:
     if checkpoint is None:
         raise PotluckError(f"{folder}: nothing learnt yet; go on with `potluck resume {folder}`")
     return Trained(plan, seated, jax.tree.map(jnp.asarray, checkpoint.runs))
+
+
+def _claim(folder: Path) -> IO[bytes]:
+    """The run is this process's until the file is closed, or the process ends in any way."""
+    file = (folder / "lock").open("wb")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ModuleNotFoundError:  # not on Windows
+        pass
+    except BlockingIOError:
+        file.close()
+        raise PotluckError(f"{folder}: another process is training here; stop it first, or let it finish") from None
+    return file
 
 
 def _newest(plan: Plan, seated: Seated, folder: Path) -> Checkpoint | None:
@@ -121,7 +138,7 @@ def _like(plan: Plan, seated: Seated) -> Runs:
 
 
 def _advance(
-    plan: Plan, seated: Seated, folder: Path, checkpoint: Checkpoint | None, interval: float
+    plan: Plan, seated: Seated, folder: Path, checkpoint: Checkpoint | None, interval: float, claim: IO[bytes]
 ) -> Generator[Progress]:
     mesh, seeds = mesh_for(plan.games), seeds_of(plan)
     if checkpoint is None:
@@ -130,21 +147,22 @@ def _advance(
         runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
     fixed = (seated.environment, seated.learner, seeds, mesh, plan.depth, plan.chunk)
     per_chunk, when, saved = plan.depth * plan.chunk, time.monotonic(), done
-    while done < plan.chunks:
-        with _memory_named():
-            runs, report = train(fixed, runs, jnp.asarray(done * per_chunk))
-            check_finite(runs.learned, seeds, (done + 1) * per_chunk * plan.games, folder)
-        size = _append(folder, rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games))
-        done += 1
-        if done == plan.chunks or time.monotonic() - when >= interval:
-            checkpoints.save(folder / CHECKPOINTS, Checkpoint(runs, done, size))
-            when, saved = time.monotonic(), done
-        try:
-            yield _progress(plan, done, report)
-        except GeneratorExit:
-            if saved < done:
+    with claim:
+        while done < plan.chunks:
+            with _memory_named():
+                runs, report = train(fixed, runs, jnp.asarray(done * per_chunk))
+                check_finite(runs.learned, seeds, (done + 1) * per_chunk * plan.games, folder)
+            lines = rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games)
+            size, done = _append(folder, lines), done + 1
+            if done == plan.chunks or time.monotonic() - when >= interval:
                 checkpoints.save(folder / CHECKPOINTS, Checkpoint(runs, done, size))
-            raise
+                when, saved = time.monotonic(), done
+            try:
+                yield _progress(plan, done, report)
+            except GeneratorExit:
+                if saved < done:
+                    checkpoints.save(folder / CHECKPOINTS, Checkpoint(runs, done, size))
+                raise
 
 
 @contextlib.contextmanager
