@@ -48,6 +48,12 @@ def test_a_certificate_is_a_table_a_file_and_the_same_every_time(run: Path) -> N
         assert text in shown
 
 
+@pytest.mark.parametrize("command", ["certify", "demo"])
+def test_help_teaches_by_example(command: str, tmp_path: Path) -> None:
+    shown = potluck(command, "--help", cwd=tmp_path).stdout
+    assert [line for line in shown.splitlines() if f"potluck {command}" in line and "Usage" not in line]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
