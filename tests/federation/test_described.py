@@ -111,7 +111,7 @@ def test_moving_keeps_how_training_was_described(digits: Dataset) -> None:
     logistic = FedAvgPrecision(task="fmnist", model="logistic", learning_rate=0.1)
     moved = on_task(described(logistic), "digits", digits)
     assert moved.precision == logistic.model_copy(update={"task": "digits"})
-    assert on_task(preset("paper"), "digits", digits).precision == FedAvgPrecision(task="digits")
+    assert on_task(preset("paper"), "digits", digits).precision == FedAvgPrecision(learning_rate=0.2)
 
 
 def test_more_silos_than_samples_are_refused() -> None:
