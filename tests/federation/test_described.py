@@ -1,9 +1,11 @@
 """The federation that a scenario describes, and scenarios moved to a task's data."""
 
+import dataclasses
 from itertools import product
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -101,6 +103,27 @@ def test_a_silos_whole_data_costs_what_it_did(sizes: Any, digits: Dataset) -> No
     assert moved.mechanism.unit * moved.energy_price == pytest.approx(2000.0 * scenario.energy_price)
 
 
+@pytest.mark.parametrize("changing", ["static", "redraw", "stream"])
+@pytest.mark.parametrize(
+    "sizes", [Normal(mean=2000, deviation=50), 2000.0, (1000.0, 2000.0, 3000.0, 4000.0), (1.0, 4000.0, 1.0, 1.0)]
+)
+def test_silos_of_ones_own_hold_no_more_than_they_have(sizes: Any, changing: str, digits: Dataset) -> None:
+    """The smallest organisation decides: 140 of the 1,400 samples are its own."""
+    counts = [140, 260, 400, 600]
+    data = dataclasses.replace(digits, name="folder", silo=np.repeat(np.arange(4), counts))
+    scenario = described(
+        FedAvgPrecision(partition="natural", dynamics="stream" if changing == "stream" else "static"),
+        samples=sizes,
+        redraw=("samples",) if changing == "redraw" else (),
+    )
+    moved = on_task(scenario, "folder:mine.npz", data)
+    built = precision_source(moved, moved.draw(jax.random.key(0)), 0, data)
+    assert (built.silos.pool <= jnp.array(counts)).all()  # type: ignore[attr-defined]
+    if not isinstance(sizes, tuple):
+        assert_allclose(whole_bill(moved), whole_bill(scenario), rtol=1e-12)
+        assert on_task(moved, "folder:mine.npz", data) == moved
+
+
 def test_a_scenario_that_fits_stays_as_it_is(digits: Dataset) -> None:
     for sizes in SIZES.values():
         scenario = described(samples=sizes)
@@ -111,7 +134,7 @@ def test_moving_keeps_how_training_was_described(digits: Dataset) -> None:
     logistic = FedAvgPrecision(task="fmnist", model="logistic", learning_rate=0.1)
     moved = on_task(described(logistic), "digits", digits)
     assert moved.precision == logistic.model_copy(update={"task": "digits"})
-    assert on_task(preset("paper"), "digits", digits).precision == FedAvgPrecision(task="digits")
+    assert on_task(preset("paper"), "digits", digits).precision == FedAvgPrecision(learning_rate=0.2)
 
 
 def test_more_silos_than_samples_are_refused() -> None:

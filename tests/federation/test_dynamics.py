@@ -162,3 +162,10 @@ def test_sizes_of_ones_own_may_come_in_any_form(sizes: Any) -> None:
     for rule in (Stream(sizes, 2), Redraw(sizes, 1.0)):
         assert hash(rule) == hash(dataclasses.replace(rule))
         assert build("digits", samples=50, changing=rule).dynamics == rule
+
+
+def test_sizes_that_vary_widely_have_pools_that_hold_the_largest() -> None:
+    """N(60, 20) reaches 160, more than twice its mean; the digits have 350 for each of four silos."""
+    fed = build("digits", samples=60, changing=Redraw(60.0, 20.0))
+    assert_array_equal(fed.silos.pool, [160] * 4)
+    assert_array_equal(build("digits", samples=60, changing=Redraw(60.0, 1.5)).silos.pool, [120] * 4)

@@ -8,9 +8,9 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from potluck.federation import build, run, runs
+from potluck.federation import build, run, run_games, runs
 from tests.federation.conftest import fashion
 
 
@@ -53,6 +53,14 @@ def test_a_version_of_xla_without_the_library_trains_without_it(monkeypatch: pyt
     plain = runs._compiled(runs.trace, False)(runs.spread(fed), np.ones((2, 4), np.float32), key)
     monkeypatch.setattr(runs, "LIBRARY_PRODUCTS", {"xla_cpu_no_such_option": "1"})
     assert_array_equal(run(fed, np.ones(4), key, 2).precision, plain.precision)
+
+
+def test_a_run_with_library_products_may_be_part_of_a_larger_program() -> None:
+    fed, keys = fashion(), jax.random.split(jax.random.key(0), 2)
+    alone = run(fed, np.ones(4), keys[0], 2).precision
+    assert_allclose(jax.jit(lambda key: run(fed, np.ones(4), key, 2).precision)(keys[0]), alone, atol=0.02)
+    games = jax.jit(lambda keys: run_games(fed, np.ones((2, 4)), keys, 2).precision)(keys)
+    assert_allclose(games[0], alone, atol=0.02)
 
 
 def test_only_cores_that_this_process_may_use_become_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation.build import build
+from potluck.federation.build import build, ownable
 from potluck.federation.curve import Stepwise, curve
 from potluck.federation.data import TASKS, Dataset
 from potluck.federation.dynamics import Redraw
@@ -65,7 +65,10 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
         raise PotluckError(f"silos.count: {silos.count} silos are more than the {len(data.labels)} samples of {task}")
     # What a stream's windows leave free is what enters them next, one sample in twenty.
     fill = 20 / 21 if described.dynamics == "stream" else 1.0
-    samples, share = _shrunk(silos.samples, silos.count, len(data.labels), fill)
+    natural = described.partition == "natural" and data.silo is not None
+    even = [len(data.labels) // silos.count] * silos.count
+    most = ownable(data, even, "natural") if natural else even
+    samples, share = _shrunk(silos.samples, [max(math.floor(fill * own), 1) for own in most], shared=not natural)
     return scenario.model_copy(
         update={
             "energy_price": scenario.energy_price / share,
@@ -77,20 +80,25 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
 
 
 def _shrunk(
-    sizes: float | tuple[float, ...] | Normal, silos: int, available: int, fill: float
+    sizes: float | tuple[float, ...] | Normal, room: list[int], *, shared: bool
 ) -> tuple[float | tuple[float, ...] | Normal, float]:
-    """Sizes that fit into `fill` of what is available, and the share of the old ones that they are."""
-    room = max(math.floor(fill * (available // silos)), 1)
+    """Sizes that fit into what falls to each silo, or into all of it if `shared`; and their share of the old ones."""
     if isinstance(sizes, Normal):
         # Samples come whole: the largest draw must fit into what falls to every silo.
-        share = min(1.0, room / (sizes.mean + SPREAD * sizes.deviation))
-        while math.ceil(sizes.mean * share + SPREAD * (sizes.deviation * share)) > room:
+        least = min(room)
+        share = min(1.0, least / (sizes.mean + SPREAD * sizes.deviation))
+        while math.ceil(sizes.mean * share + SPREAD * (sizes.deviation * share)) > least:
             share = math.nextafter(share, 0)  # what rounding added
         return Normal(mean=sizes.mean * share, deviation=sizes.deviation * share), share
+    silos = len(room)
     held = np.maximum(np.round(np.broadcast_to(sizes, silos)), 1).astype(int)
-    if held.sum() <= silos * room:
+    if held.sum() <= sum(room) if shared else (held <= room).all():
         return sizes, 1.0
-    # One sample for every silo, and the rest in proportion.
-    fitting = 1 + (held - 1) * (silos * room - silos) // (held.sum() - silos)
+    if shared:
+        # One sample for every silo, and the rest in proportion.
+        fitting = 1 + (held - 1) * (sum(room) - silos) // (held.sum() - silos)
+    else:
+        tightest = int(np.argmin(room / held))
+        fitting = np.maximum(held * room[tightest] // held[tightest], 1)
     kept = tuple(map(float, fitting)) if isinstance(sizes, tuple) else float(fitting[0])
     return kept, float(fitting.sum() / held.sum())

@@ -103,8 +103,9 @@ class Redraw(eqx.Module):
             )
 
     def pool(self, size: int, available: int) -> int:
-        """Twice the nominal size where there is enough, so that a new draw is mostly new data."""
-        return max(size, min(2 * size, available))
+        """Twice the nominal size where there is enough, so that a new draw is mostly new data; more for wide draws."""
+        least = self.least()
+        return max(size, min(max(2 * size, 0 if least.ndim else int(least)), available))
 
     def least(self) -> Int[np.ndarray, "*silos"]:
         """Five deviations above the mean; the draw is cut there."""
