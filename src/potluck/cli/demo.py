@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
+OUT = "out/demo"
 NAMES = {"mpgd": "redistribution", "wpr": "none (WPR)", "planner": "planner"}
 
 
 def demo(
     seeds: Annotated[int | None, typer.Option(help="Independent runs of each; 3 otherwise.")] = None,
     slots: Annotated[int | None, typer.Option(help="Slots of each seed; as many as 4 minutes allow otherwise.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for pictures, numbers and runs.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for pictures, numbers and runs.")] = Path(OUT),
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
     games: Annotated[int | None, typer.Option(hidden=True, min=2, help="Games at once, for a quick look.")] = None,
 ) -> None:
@@ -53,7 +54,9 @@ def demo(
     begun = time.monotonic()
     plans = demos.plans(seeds or demos.SEEDS, slots or demos.SLOTS, games or demos.GAMES)
     demos.prepare(out, plans)
-    _train(out, plans)
+    words = (("--seeds", seeds), ("--slots", slots), ("--games", games), ("--out", out if str(out) != OUT else None))
+    again = " ".join(["potluck demo", *(f"{option} {value}" for option, value in words if value is not None)])
+    _train(out, plans, again)
     with Watching() as watch:
         found = demos.save(demos.judge(out, watch), out)
     if json:
@@ -71,7 +74,7 @@ def demo(
     console.print(f"Try every deviation: potluck certify {out / 'mpgd'}", highlight=False, soft_wrap=True)
 
 
-def _train(out: Path, plans: "dict[str, Plan]") -> None:
+def _train(out: Path, plans: "dict[str, Plan]", again: str) -> None:
     """Show three trainings to their end, or to Ctrl-C; the work is done beside, where no signal has to wait for it."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -86,8 +89,7 @@ def _train(out: Path, plans: "dict[str, Plan]") -> None:
                 display.update(*step)
         except KeyboardInterrupt:
             display.stop()
-            where = "" if out == Path("out/demo") else f" --out {out}"
-            leave(worker, run, f"go on with: potluck demo{where}", whole=moved)
+            leave(worker, run, f"go on with: {again}", whole=moved)
             raise typer.Exit(130) from None
 
 

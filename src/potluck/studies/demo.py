@@ -18,7 +18,7 @@ from potluck.studies.deviations import Watcher, in_earnest
 from potluck.studies.figures import draw_learning, draw_silos
 from potluck.training.files import whole_text
 from potluck.training.plan import RUN, Plan, read_plan
-from potluck.training.run import METRICS, Progress, Trained, go_on, start, trained
+from potluck.training.run import METRICS, Progress, Trained, claimed, go_on, start, trained
 
 __all__ = ["AGENTS", "MARK", "SEEDS", "SLOTS", "Demo", "Outcome", "judge", "plans", "prepare", "save", "trainings"]
 
@@ -76,7 +76,8 @@ def prepare(out: Path, wanted: dict[str, Plan]) -> None:
         finished = _finished(out)
         for agent, folder in folders(out).items():
             if (folder / RUN).exists() and (finished or not _is(folder, wanted[agent])):
-                _clear(folder)
+                with claimed(folder):  # nobody is training there
+                    _clear(folder)
         for picture in PICTURES:
             (out / picture).unlink(missing_ok=True)
         out.mkdir(parents=True, exist_ok=True)
@@ -111,8 +112,8 @@ def _is(folder: Path, plan: Plan) -> bool:
 
 def _clear(folder: Path) -> None:
     """Remove what a run writes, and the folder if that was all."""
-    kinds = (RUN, "scenario.toml", METRICS, "certificate.json", "*.part", "checkpoints/*.ckpt", "checkpoints/*.part",
-             "checkpoints/*.damaged")  # fmt: skip
+    kinds = (RUN, "scenario.toml", METRICS, "certificate.json", "lock", "*.part", "checkpoints/*.ckpt",
+             "checkpoints/*.part", "checkpoints/*.damaged")  # fmt: skip
     for file in [file for kind in kinds for file in folder.glob(kind)]:
         file.unlink()
     for empty in (folder / "checkpoints", folder):
@@ -125,13 +126,14 @@ def trainings(out: Path, wanted: dict[str, Plan]) -> Generator[tuple[str, Progre
     runs: dict[str, Generator[Progress]] = {}
     done = dict.fromkeys(AGENTS, 0.0)
     try:
-        for agent, folder in folders(out).items():
-            runs[agent] = go_on(folder) if (folder / RUN).exists() else start(wanted[agent], folder)
-        while runs:
-            agent = min(runs, key=lambda name: done[name])
+        while done:
+            agent = min(done, key=lambda name: done[name])
+            if agent not in runs:
+                folder = folders(out)[agent]
+                runs[agent] = go_on(folder) if (folder / RUN).exists() else start(wanted[agent], folder)
             progress = next(runs[agent], None)
             if progress is None:
-                del runs[agent]
+                del done[agent]
                 continue
             done[agent] = progress.chunk / progress.chunks
             yield agent, progress

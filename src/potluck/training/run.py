@@ -21,7 +21,7 @@ from potluck.training.loop import Runs, begin, first, mesh_for, place, train
 from potluck.training.metrics import header, rows
 from potluck.training.plan import RUN, Plan, Seated, read_plan, seat, seeds_of, write_plan
 
-__all__ = ["Progress", "Trained", "go_on", "start", "trained"]
+__all__ = ["Progress", "Trained", "claimed", "go_on", "start", "trained"]
 
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
@@ -74,7 +74,7 @@ def start(plan: Plan, folder: Path, *, interval: float = INTERVAL) -> Generator[
     seated = seat(plan)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        claim = _claim(folder)
+        claim = claimed(folder)
         (folder / METRICS).write_text(header(plan.scenario.silos.count), encoding="utf-8")
         write_plan(plan, folder)
     except OSError as fault:
@@ -88,7 +88,7 @@ def go_on(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     seated = seat(plan)
     top, metrics = header(plan.scenario.silos.count).encode(), folder / METRICS
     try:
-        claim = _claim(folder)
+        claim = claimed(folder)
         checkpoint = _newest(plan, seated, folder)
         checkpoints.set_aside(folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
         if checkpoint is None:
@@ -110,7 +110,7 @@ def trained(folder: Path) -> Trained:
     return Trained(plan, seated, jax.tree.map(jnp.asarray, checkpoint.runs))
 
 
-def _claim(folder: Path) -> IO[bytes]:
+def claimed(folder: Path) -> IO[bytes]:
     """The run is this process's until the file is closed, or the process ends in any way."""
     file = (folder / "lock").open("wb")
     try:
