@@ -92,6 +92,7 @@ def test_on_the_curve_the_best_plan_for_all_is_the_planners(halves: Trained) -> 
     assert_allclose(per_slot, best, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_trained_deviator_finds_most_of_what_there_is() -> None:
     known = np.asarray(regrets(stage_game(ONE_SLOT), jnp.asarray(HALF)))
     run = playing(ONE_SLOT, [HALF], games=8)
@@ -144,6 +145,7 @@ def test_where_a_planner_gains_nothing_there_is_no_share_of_it() -> None:
     assert gain_share(np.ones(2), np.full(2, 2.0), np.full(2, 2.0)) is None
 
 
+@pytest.mark.slow
 def test_bounds_are_trained_once_and_the_same_certificate_comes_twice(learnt: Path) -> None:
     def once() -> str:
         run = trained(learnt)

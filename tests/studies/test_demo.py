@@ -33,6 +33,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_all_three_are_trained_in_turns_on_the_same_budget(tmp_path: Path) -> None:
     demo.prepare(tmp_path / "out", small())
     steps = list(demo.trainings(tmp_path / "out", small()))

@@ -93,6 +93,7 @@ def test_killed_at_a_random_moment_a_run_goes_on_to_the_same_metrics(
     assert metrics(folder) == metrics(whole)
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_metrics(scenario: Path, whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     length = len(metrics(whole))
@@ -144,6 +145,7 @@ def test_a_damaged_checkpoint_is_a_warning_of_one_line(whole: Path, tmp_path: Pa
     assert metrics(folder) == metrics(whole)
 
 
+@pytest.mark.slow
 def test_devices_do_not_matter(scenario: Path, tmp_path: Path) -> None:
     tables = []
     for cores in ("1", "2"):

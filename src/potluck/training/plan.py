@@ -36,7 +36,7 @@ class Plan:
     seeds: int = 5
     games: int = 16
     window: int = 0
-    """D, slots in a window; 0 is a whole game, or 32 slots of very short or very long ones."""
+    """D, slots in a window; 0 is a whole game, 5 slots of games below 8, 32 of games above 64."""
 
     def __post_init__(self) -> None:
         for name in ("slots", "seeds", "games"):
