@@ -1,13 +1,12 @@
-"""Two CPU devices for every test of the federation, set before JAX starts."""
+"""Small federations, and what tests have compiled kept for the next."""
 
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from potluck.federation import Dataset, FedAvg, build, use_cores
+from potluck.federation import Dataset, FedAvg, build
 
-use_cores(2)
 # Compiling takes longer than training here: keep what one test or worker compiled for the next.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[2] / ".pytest_cache" / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from potluck.agents import Learner, Options, agent
-from potluck.training.loop import begin, mesh_for, side_by_side, train
+from potluck.training.loop import AXIS, begin, mesh_for, side_by_side, train
 from potluck.training.play import episode
 from tests.agents.games import Quadratic
 
@@ -19,10 +19,11 @@ GAMES, DEPTH, WINDOWS = 16, 8, 50
 
 def learn(game: Quadratic, name: str, options: Options, calls: int = 1) -> tuple[Learner, Any]:
     """One seed, 6,400 slots a call; leaves of what is learnt are [players, …]."""
-    learner = agent(name, game, discount=0.0, updates=WINDOWS * calls, axis=None, options=options)
+    mesh = mesh_for(GAMES)
+    axis = AXIS if mesh.size > 1 else None
+    learner = agent(name, game, discount=0.0, updates=WINDOWS * calls, axis=axis, options=options)
     environment, seeds = side_by_side([game]), jnp.zeros(1, jnp.uint32)
     runs = begin(environment, learner, seeds, GAMES)
-    mesh = mesh_for(1)
     for call in range(calls):
         at = jnp.asarray(call * WINDOWS * DEPTH)
         runs, _ = train((environment, learner, seeds, mesh, DEPTH, WINDOWS), runs, at)
