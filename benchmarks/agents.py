@@ -24,7 +24,7 @@ from potluck.federation.described import on_task
 from potluck.federation.measure import interval
 from potluck.scenario import preset
 from potluck.studies.deviations import CONSTANTS, evaluate
-from potluck.training.loop import begin, mesh_for, train
+from potluck.training.loop import Course, begin, mesh_for, train
 from potluck.training.plan import Plan, seat, seeds_of
 
 
@@ -32,10 +32,10 @@ def learn(plan: Plan, games: int) -> dict[str, Any]:
     """Train, and say how it went; `games` of it without exploring."""
     seated, seeds = seat(plan), seeds_of(plan)
     runs = begin(seated.environment, seated.learner, seeds, plan.games)
-    fixed = (seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.depth, plan.chunk)
+    course = Course(seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.depth, plan.chunk)
     reports, begun = [], time.monotonic()
     for chunk in range(plan.chunks):
-        runs, report = train(fixed, runs, jnp.asarray(chunk * plan.chunk * plan.depth))
+        runs, report = train(course, runs, jnp.asarray(chunk * plan.chunk * plan.depth))
         reports.append(jax.device_get(report))
         if chunk == 0:
             compiled = time.monotonic()

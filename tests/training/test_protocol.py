@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from potluck.agents import Learner, Options, agent
-from potluck.training.loop import AXIS, begin, mesh_for, side_by_side, train
+from potluck.training.loop import AXIS, Course, begin, mesh_for, side_by_side, train
 from potluck.training.play import episode
 from tests.agents.games import Quadratic
 
@@ -26,7 +26,7 @@ def learn(game: Quadratic, name: str, options: Options, calls: int = 1) -> tuple
     runs = begin(environment, learner, seeds, GAMES)
     for call in range(calls):
         at = jnp.asarray(call * WINDOWS * DEPTH)
-        runs, _ = train((environment, learner, seeds, mesh, DEPTH, WINDOWS), runs, at)
+        runs, _ = train(Course(environment, learner, seeds, mesh, DEPTH, WINDOWS), runs, at)
     return learner, jax.tree.map(lambda leaf: leaf[0], runs.learned)
 
 

@@ -141,9 +141,9 @@ def test_a_run_killed_before_its_first_chunk_begins_again(whole: Path, stopped: 
 def spoilt(train: Callable[..., Any]) -> Callable[..., Any]:
     """Training that goes wrong for silo 2 of the second seed in the last chunk."""
 
-    def wrong(fixed: Any, runs: Runs, slot: Any) -> tuple[Runs, Any]:
+    def wrong(course: Any, runs: Runs, slot: Any) -> tuple[Runs, Any]:
         late = int(slot) == 3 * PLAN.chunk * PLAN.depth
-        runs, report = train(fixed, runs, slot)
+        runs, report = train(course, runs, slot)
         if late:
             bias = runs.learned.actor.head.bias.at[1, 2, 0].set(jnp.nan)
             runs = eqx.tree_at(lambda r: r.learned.actor.head.bias, runs, bias)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from potluck.cli.options import JsonOption
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _bench() -> None:
 @commands.command()
 def economy(
     repeats: Annotated[int, typer.Option(min=1, help="Tries of each; the best counts.")] = 3,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Time what a person waits for: start-up, a solved game with its sweep, an equilibrium of 100 silos.
 
@@ -68,7 +69,7 @@ def economy(
 def federation(
     peers: Annotated[bool, typer.Option("--peers", help="Run other engines beside ours, taking turns.")] = False,
     repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: JsonOption = False,
 ) -> None:
     r"""Time FedAvg rounds: MLP 784-64-10, 4 silos × 2,000 samples of Fashion-MNIST, batch 50, one epoch, 20 rounds.
 
@@ -136,7 +137,7 @@ def federation(
 @commands.command()
 def memory(
     repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: JsonOption = False,
 ) -> None:
     r"""Time one gradient of a DNC: 16 sequences of 16 steps, 16 words × 16, 4 read heads, an LSTM of 64 units.
 
@@ -181,7 +182,7 @@ def training(
     silos: Annotated[str, typer.Option(help="How many; several, such as 4,8,16,32,64, show what they cost.")] = "4",
     seconds: Annotated[float, typer.Option(min=0, help="To train after compiling, twice for each row.")] = 10.0,
     plot: Annotated[Path | None, typer.Option(help="Save cost against silos here (PNG, PDF or SVG).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Time training with real federated learning inside, updates included, and how long its program compiles.
 
@@ -197,11 +198,11 @@ def training(
     from rich.table import Table
 
     from potluck.cli.runtime import numbers
+    from potluck.federation.figures import check_picture
     from potluck.studies.benchmarks.training import Work, draw_cost, measure
 
     counts = [int(count) for count in numbers(silos, "--silos")]
-    if plot is not None and plot.suffix.lower() not in {".png", ".pdf", ".svg"}:
-        raise PotluckError(f"--plot must end in .png, .pdf or .svg, got {plot}")
+    check_picture(plot)
     if min(counts) < 2:
         raise PotluckError(f"--silos must be 2 or more, got {min(counts)}")
     rows = []

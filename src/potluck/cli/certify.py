@@ -3,11 +3,11 @@
 import json as jsonlib
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from potluck.cli.options import JsonOption, RunArgument
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ EVERY = 10.0
 
 
 def certify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as given to --out.")],
+    run: RunArgument,
     games: Annotated[int, typer.Option(help="Games in which every deviation is measured.")] = 128,
     slots: Annotated[int, typer.Option(help="Slots that each trained deviator learns for; 0 trains none.")] = 20_000,
     bounds: Annotated[
         bool, typer.Option(help="Train WPR and the planner as long as the run, once, and compare with them.")
     ] = True,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Certify what a run has learnt: what could any silo still gain by deviating alone?
 
@@ -46,20 +46,18 @@ def certify(
         raise PotluckError(f"--games must be 2 or more, got {games}")
     if slots < 0:
         raise PotluckError(f"--slots must be 0 or more, got {slots}")
-    from potluck.cli.runtime import start_jax
+    from potluck.cli.runtime import start_cores
     from potluck.training.plan import read_plan
 
     if read_plan(run).agent == "planner":
         raise PotluckError(f"{run}: a planner decides for all, so nobody can deviate; certify a run of another agent")
-    start_jax(double=False)
+    start_cores()
     from rich.console import Console
 
-    from potluck.federation import use_cores
     from potluck.studies import certificate
     from potluck.training.files import whole_text
     from potluck.training.run import trained
 
-    use_cores()
     with Watching() as watch:
         watch("reading the run", 0.0)
         found = trained(run)

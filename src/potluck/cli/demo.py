@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli.certify import EVERY, Watching, around, percent
+from potluck.cli.options import JsonOption
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def demo(
     seeds: Annotated[int | None, typer.Option(help="Independent runs of each; 3 otherwise.")] = None,
     slots: Annotated[int | None, typer.Option(help="Slots of each seed; as many as 4 minutes allow otherwise.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for pictures, numbers and runs.")] = Path(OUT),
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: JsonOption = False,
     games: Annotated[int | None, typer.Option(hidden=True, min=2, help="Games at once, for a quick look.")] = None,
 ) -> None:
     """Watch four silos learn what to bring to a federation that really trains, on handwritten digits.
@@ -42,15 +43,13 @@ def demo(
     for option, given in (("--seeds", seeds), ("--slots", slots)):
         if given is not None and given < 1:
             raise PotluckError(f"{option} must be 1 or more, got {given}")
-    from potluck.cli.runtime import start_jax
+    from potluck.cli.runtime import start_cores
 
-    start_jax(double=False)
+    start_cores()
     from rich.console import Console
 
-    from potluck.federation import use_cores
     from potluck.studies import demo as demos
 
-    use_cores()
     begun = time.monotonic()
     plans = demos.plans(seeds or demos.SEEDS, slots or demos.SLOTS, games or demos.GAMES)
     demos.prepare(out, plans)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from potluck.cli.options import JsonOption
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ SamplesOption = Annotated[
     typer.Option(help="Samples per silo, or one number for each, such as 100,200,50,50; the task's default otherwise."),
 ]
 RateOption = Annotated[float, typer.Option(help="Learning rate of the silos' SGD.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")]
 
 
@@ -55,14 +55,6 @@ def _sizes(samples: str | None) -> int | list[int] | None:
     return sizes if len(sizes) > 1 else sizes[0]
 
 
-def _start() -> None:
-    from potluck.cli.runtime import start_jax
-    from potluck.federation import use_cores
-
-    start_jax(double=False)
-    use_cores()
-
-
 @commands.command()
 def run(
     contributions: Annotated[str, typer.Option(help="One d in [0, 1] per silo, such as 1,0.5,0.5,0.1.")] = "1,1,1,1",
@@ -82,14 +74,14 @@ def run(
 
     [bold]potluck federation run --task fmnist --contributions 1,0.5,0.5,0.1 --slots 30[/bold]
     """
-    from potluck.cli.runtime import numbers
+    from potluck.cli.runtime import numbers, start_cores
 
     given, held = numbers(contributions, "--contributions"), _sizes(samples)
     if slots < 1:
         raise PotluckError(f"--slots must be 1 or more, got {slots}")
     if not 0 <= seed < 2**32:
         raise PotluckError(f"--seed must be 0 or more and below 2**32, got {seed}")
-    _start()
+    start_cores()
     import jax
     import jax.numpy as jnp
     from rich.console import Console
@@ -169,7 +161,9 @@ def curve(
     if not 0 <= others <= 1:
         raise PotluckError(f"--others must be in [0, 1], got {others}")
     held = _sizes(samples)
-    _start()
+    from potluck.cli.runtime import start_cores
+
+    start_cores()
     from rich.console import Console
     from rich.progress import Progress
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from potluck.cli.options import JsonOption, PresetOption, ScenarioArgument
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -21,17 +22,14 @@ MOST_INTENSITY = 1e12
 
 
 def game(
-    path: Annotated[Path | None, typer.Argument(help="A scenario file; --preset names a built-in one.")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option("--preset", "-p", help="paper (default), dilemma, literal, percent, per-thousand, lineage."),
-    ] = None,
+    path: ScenarioArgument = None,
+    preset: PresetOption = None,
     intensity: Annotated[float | None, typer.Option(help="Uniform α in place of the scenario's.")] = None,
     sweep: Annotated[str | None, typer.Option(help="Solve for many α: FROM:TO:POINTS, such as 0:16:33.")] = None,
     contributions: Annotated[
         str | None, typer.Option(help="Settle this play too: one d per silo, such as 1,0.5,0.5,0.1.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: JsonOption = False,
     plot: Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write report.html, game.png and game.json into this folder.")

@@ -11,7 +11,7 @@ from typing import Any
 from potluck.errors import PotluckError
 from potluck.scenario import Scenario, load, preset
 
-__all__ = ["chosen_scenario", "leave", "numbers", "start_jax"]
+__all__ = ["chosen_scenario", "leave", "numbers", "start_cores", "start_jax"]
 
 
 def chosen_scenario(path: Path | None, name: str | None) -> Scenario:
@@ -43,6 +43,14 @@ def start_jax(double: bool) -> None:
     jax.config.update("jax_enable_x64", double)
     jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def start_cores() -> None:
+    """Set JAX up for a command that trains: single precision, every core a device."""
+    from potluck.federation import use_cores
+
+    start_jax(double=False)
+    use_cores()
 
 
 def leave(worker: Executor, run: Generator[Any], advice: str, *, whole: bool) -> None:

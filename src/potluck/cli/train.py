@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from potluck.cli.options import JsonOption, PresetOption, RunArgument, ScenarioArgument
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["export", "play", "resume", "train"]
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as given to --out.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard into the run too.")]
 CheckpointOption = Annotated[float, typer.Option(min=0, help="Seconds between checkpoints: what a kill -9 costs.")]
 EVERY = 10.0
@@ -31,11 +30,8 @@ MOST_COLUMNS = 6
 
 
 def train(
-    path: Annotated[Path | None, typer.Argument(help="A scenario file; --preset names a built-in one.")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option("--preset", "-p", help="paper (default), dilemma, literal, percent, per-thousand, lineage."),
-    ] = None,
+    path: ScenarioArgument = None,
+    preset: PresetOption = None,
     agent: Annotated[
         str, typer.Option(help="mpgd, wpr, maa2c, mappo, lineage, greedy, planner, random or fixed:D.")
     ] = "mpgd",
@@ -66,13 +62,13 @@ def train(
 
     [bold]potluck train my.toml --agent wpr --out runs/wpr[/bold]          no redistribution
     """
-    from potluck.cli.runtime import chosen_scenario
+    from potluck.cli.runtime import chosen_scenario, start_cores
 
     scenario = chosen_scenario(path, preset)
     _one_of("--estimator", estimator, ("paper", "ppo"))
     _one_of("--dnc", dnc, ("critic", "actor", "both", "none"))
     _one_of("--policy", policy, ("gaussian", "beta"))
-    _start()
+    start_cores()
     from potluck.agents import Options
     from potluck.scenario import FedAvgPrecision
     from potluck.training.plan import Plan
@@ -103,11 +99,12 @@ def resume(
 
     [bold]potluck resume runs/x[/bold]
     """
+    from potluck.cli.runtime import start_cores
     from potluck.training.plan import read_plan
 
     plan = read_plan(run)
     board = _board(run, tensorboard)
-    _start()
+    start_cores()
     from potluck.training.run import go_on
 
     _follow(plan, go_on(run, interval=checkpoint), run, board, json)
@@ -127,7 +124,9 @@ def play(
     """
     if not 0 <= game < 2**32:
         raise PotluckError(f"--game must be 0 or more and below 2**32, got {game}")
-    _start()
+    from potluck.cli.runtime import start_cores
+
+    start_cores()
     import equinox as eqx
     import jax
     import numpy as np
@@ -176,7 +175,9 @@ def export(
 
     [bold]potluck export runs/x --silo 2 --out hospital-2.potluck[/bold]
     """
-    _start()
+    from potluck.cli.runtime import start_cores
+
+    start_cores()
     from potluck.training.export import export_policy, load_policy
     from potluck.training.run import trained
 
@@ -188,14 +189,6 @@ def export(
         typer.echo(jsonlib.dumps({"file": str(out), "silo": silo, "seed": seed, "bytes": size, "observation": sees}))
     else:
         typer.echo(f"Wrote {out}: silo {silo} of seed {seed}, {size:,} bytes, decides from {sees} numbers")
-
-
-def _start() -> None:
-    from potluck.cli.runtime import start_jax
-    from potluck.federation import use_cores
-
-    start_jax(double=False)
-    use_cores()
 
 
 def _one_of(option: str, given: str | None, known: tuple[str, ...]) -> None:

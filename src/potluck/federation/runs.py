@@ -23,7 +23,7 @@ from potluck.errors import PotluckError
 from potluck.federation.build import check_contributions, whole
 from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet, check_length
 
-__all__ = ["Spread", "Trace", "compiled", "run", "run_games", "spread", "use_cores"]
+__all__ = ["Spread", "Trace", "compiled", "mesh_over", "run", "run_games", "spread", "use_cores"]
 
 AXIS = "silos"
 CACHE_BYTES = 8 << 20
@@ -129,9 +129,9 @@ def run(
 
     Who plays many games one after the other spreads the federation once, and passes that.
     """
-    source = spread(fed) if isinstance(fed, FedAvg) else fed
-    plan = _plan(fed if isinstance(fed, FedAvg) else fed.fed, contributions, slots)
-    return compiled(trace, fed if isinstance(fed, FedAvg) else fed.fed)(source, jnp.asarray(plan), key)  # type: ignore[no-any-return]
+    source, whole_fed = (spread(fed), fed) if isinstance(fed, FedAvg) else (fed, fed.fed)
+    played: Trace = compiled(trace, whole_fed)(source, jnp.asarray(_plan(whole_fed, contributions, slots)), key)
+    return played
 
 
 def run_games(

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from potluck.agents import Options
+from potluck.economy import jain_index
 from potluck.errors import PotluckError
 from potluck.federation.measure import RESAMPLES, Interval, interval
 from potluck.scenario import CurvePrecision
@@ -27,6 +29,7 @@ from potluck.studies.deviations import (
     planned_welfare,
     trained_deviations,
 )
+from potluck.studies.plain import plain_values
 from potluck.training.plan import RUN, Plan, read_plan
 from potluck.training.run import Trained, go_on, start, trained
 
@@ -170,7 +173,7 @@ def certify(
             for n in range(len(stakes))
         ],
         welfare=interval(_welfare(own)),
-        jain_index=interval(payoffs.sum(1) ** 2 / np.maximum(payoffs.shape[1] * (payoffs**2).sum(1), 1e-30)),
+        jain_index=interval(np.array([float(jain_index(seed)) for seed in jnp.asarray(payoffs)])),
         budget_residual=float(np.abs(own.slot_payoffs.sum(-1, dtype=float) - own.welfare).max()),
         welfare_wpr=None if against is None else interval(against.wpr_welfare),
         welfare_planner=None if against is None else interval(against.planner_welfare),
@@ -233,7 +236,7 @@ def bound(plan: Plan, folder: Path, watch: Watcher = lambda *_: None) -> Trained
 
 def plain(certificate: Certificate) -> dict[str, Any]:
     """A certificate as JSON-ready values; what is not finite is null."""
-    values = dataclasses.asdict(certificate)
+    values: dict[str, Any] = plain_values(certificate)
     for entry, silo in zip(values["silos"], certificate.silos, strict=True):
         entry["gain_share_of_stake"] = silo.share
         entry["rational_against_leaving"] = silo.payoff.mean >= 0
@@ -244,13 +247,5 @@ def plain(certificate: Certificate) -> dict[str, Any]:
         "nash_conv_share_of_stake": certificate.share,
         "price_of_anarchy": certificate.price_of_anarchy,
     }
-    finite: dict[str, Any] = _finite(values)
+    finite: dict[str, Any] = plain_values(values)
     return finite
-
-
-def _finite(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _finite(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_finite(value) for value in tree]
-    return None if isinstance(tree, float) and not math.isfinite(tree) else tree

@@ -16,6 +16,7 @@ from potluck.scenario import preset
 from potluck.studies.certificate import Certificate, bounding, certify, gain_share
 from potluck.studies.deviations import Watcher, in_earnest
 from potluck.studies.figures import draw_learning, draw_silos
+from potluck.studies.plain import plain_values
 from potluck.training.files import whole_text
 from potluck.training.plan import RUN, Plan, read_plan
 from potluck.training.run import METRICS, Progress, Trained, claimed, go_on, start, trained
@@ -193,9 +194,9 @@ def plain(demo: Demo) -> dict[str, Any]:
     for agent, outcome in demo.outcomes.items():
         values = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
         judged = values.pop("certificate")
-        agents[agent] = {key: _values(value) for key, value in values.items()} | {
+        agents[agent] = plain_values(values) | {
             "nash_conv_constants": None if judged is None else judged.nash_conv,
-            "nash_conv_share_of_stake": None if judged is None else _values(judged.share),
+            "nash_conv_share_of_stake": None if judged is None else plain_values(judged.share),
         }
     return {
         "potluck": "demo",
@@ -206,11 +207,3 @@ def plain(demo: Demo) -> dict[str, Any]:
         "games": demo.games,
         "agents": agents,
     }
-
-
-def _values(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_values(entry) for entry in value]
-    if isinstance(value, Interval):
-        return {key: _values(number) for key, number in dataclasses.asdict(value).items()}
-    return value if value is None or np.isfinite(value) else None

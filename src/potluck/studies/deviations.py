@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from potluck.agents import Environment, Learned, Learner, Options, PolicyGradient, agent
 from potluck.game import Planner
-from potluck.training.loop import AXIS, begin, mesh_for, place, train
+from potluck.training.loop import AXIS, Course, begin, mesh_for, place, train
 from potluck.training.opponents import Against
 from potluck.training.plan import CHUNK
 from potluck.training.play import episode, long_term
@@ -145,10 +145,10 @@ def trained_deviations(
         runs = begin(arena, deviator, identities, plan.games)
         knows = _warm(runs.learned, jax.tree.map(lambda leaf, n=n: leaf[:, n : n + 1], learned))
         runs = place(eqx.tree_at(lambda at: at.learned, runs, knows), mesh)
-        fixed = (arena, deviator, identities, mesh, plan.depth, chunk)
+        course = Course(arena, deviator, identities, mesh, plan.depth, chunk)
         for done in range(chunks):
             watch("trained deviators", (n + done / chunks) / players)
-            runs, _ = train(fixed, runs, jnp.asarray(done * plan.depth * chunk))
+            runs, _ = train(course, runs, jnp.asarray(done * plan.depth * chunk))
         found.append(evaluate(arena, deviator, runs.learned, plan.scenario.discount, games).payoffs[..., 0])
     return np.stack(found, axis=-1)
 

@@ -5,7 +5,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from potluck.economy import (
@@ -28,6 +27,7 @@ from potluck.economy import (
 from potluck.errors import PotluckError
 from potluck.federation.curve import Sustained, curve
 from potluck.scenario import CurvePrecision, Scenario
+from potluck.studies.plain import plain_values
 
 __all__ = ["Settled", "Solution", "Sweep", "plain", "plain_settled", "settled", "solve", "stage_game", "sweep"]
 
@@ -187,7 +187,7 @@ def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:
         }
 
     rows = [] if swept is None else [_row(swept, point) for point in range(len(swept.intensity))]
-    values: dict[str, Any] = _values(
+    values: dict[str, Any] = plain_values(
         figures(solution.equilibrium)
         | {
             "intensity": solution.game.redistribution.intensity,
@@ -207,7 +207,7 @@ def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:
 def plain_settled(play: Settled) -> dict[str, Any]:
     """A settled play as JSON-ready values."""
     parts = play.payoff
-    values: dict[str, Any] = _values(
+    values: dict[str, Any] = plain_values(
         {
             "contributions": play.contributions,
             "precision": play.precision,
@@ -232,17 +232,3 @@ def _row(swept: Sweep, point: int) -> dict[str, Any]:
         "nash": swept.contributions[point],
         "payoffs": swept.payoffs[point],
     }
-
-
-def _values(tree: Any) -> Any:
-    """Arrays as numbers and lists; what is not finite as null, which JSON can carry."""
-    if isinstance(tree, dict):
-        return {key: _values(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_values(value) for value in tree]
-    if tree is None:
-        return None
-    numbers = np.asarray(tree)
-    if numbers.ndim:
-        return [_values(entry) for entry in numbers]
-    return float(numbers) if np.isfinite(numbers) else None

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.environment import Environment
 from potluck.agents.learner import Act, Learner, Window
+from potluck.federation.runs import mesh_over
 
-__all__ = ["AXIS", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
+__all__ = ["AXIS", "Course", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
 
 AXIS = "games"
 Played = TypeVar("Played", bound=Environment)
@@ -33,14 +33,25 @@ class Runs(eqx.Module):
     recall: Any
 
 
+class Course(eqx.Module):
+    """What stays the same while a run goes on; arrays of the environment have a leading axis of seeds."""
+
+    environment: Environment
+    learner: Learner
+    seeds: Int[Array, " seeds"]
+    mesh: Mesh
+    slots: int
+    """In a window."""
+    windows: int
+    """In a call of `train`."""
+
+
 SPECS = Runs(learned=P(), states=P(None, AXIS), recall=P(None, AXIS))
 
 
 def mesh_for(games: int) -> Mesh:
     """As many devices as divide the games evenly."""
-    devices = jax.devices()
-    count = max(n for n in range(1, min(len(devices), games) + 1) if games % n == 0)
-    return Mesh(np.array(devices[:count]), (AXIS,))
+    return mesh_over(games, AXIS)
 
 
 def side_by_side(environments: Sequence[Played]) -> Played:
@@ -89,17 +100,9 @@ def place(runs: Runs, mesh: Mesh) -> Runs:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def train(
-    fixed: tuple[Environment, Learner, Int[Array, " seeds"], Mesh, int, int],
-    runs: Runs,
-    slot: Int[Array, ""],
-) -> tuple[Runs, Any]:
-    """Several windows of play and learning; `fixed` is (environment, learner, seeds, mesh, slots a window, windows).
-
-    What is reported are means over games and slots, [windows, seeds, …].
-    """
-    environment, learner, seeds, mesh, slots, windows = fixed
-    arrays, rest = eqx.partition((environment, learner), eqx.is_array)
+def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any]:
+    """Several windows of play and learning; what is reported are means over games and slots, [windows, seeds, …]."""
+    arrays, rest = eqx.partition((course.environment, course.learner), eqx.is_array)
     whole = P()
 
     def here(arrays: Any, seeds: Int[Array, " seeds"], runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any]:
@@ -107,15 +110,15 @@ def train(
 
         def one(runs: Runs, at: Int[Array, ""]) -> tuple[Runs, Any]:
             played: tuple[Runs, Any] = eqx.filter_vmap(window, in_axes=(eqx.if_array(0), None, 0, 0, None, None))(
-                environment, learner, seeds, runs, at, slots
+                environment, learner, seeds, runs, at, course.slots
             )
             return played
 
-        return jax.lax.scan(one, runs, slot + slots * jnp.arange(windows))
+        return jax.lax.scan(one, runs, slot + course.slots * jnp.arange(course.windows))
 
     done: tuple[Runs, Any] = jax.shard_map(
-        here, mesh=mesh, in_specs=(whole, whole, SPECS, whole), out_specs=(SPECS, whole), check_vma=False
-    )(arrays, seeds, runs, slot)
+        here, mesh=course.mesh, in_specs=(whole, whole, SPECS, whole), out_specs=(SPECS, whole), check_vma=False
+    )(arrays, course.seeds, runs, slot)
     return done
 
 

@@ -15,6 +15,7 @@ from potluck.errors import PotluckError
 from potluck.federation import load as load_data
 from potluck.game import Members, Planner, game
 from potluck.scenario import FedAvgPrecision, Scenario, load, render
+from potluck.training.files import whole_text
 from potluck.training.loop import AXIS, mesh_for, side_by_side
 
 __all__ = ["RUN", "Plan", "Seated", "read_plan", "seat", "seeds_of", "write_plan"]
@@ -107,9 +108,7 @@ def write_plan(plan: Plan, folder: Path) -> None:
     rest["options"] = dataclasses.asdict(plan.options)
     versions = {name: metadata.version(name) for name in ("potluck-fl", "jax", "jaxlib", "equinox", "optax", "numpy")}
     written = {**rest, "versions": {"python": platform.python_version(), **versions}}
-    beside = folder / f"{RUN}.part"
-    beside.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
-    beside.replace(folder / RUN)
+    whole_text(folder / RUN, json.dumps(written, indent=2) + "\n")
 
 
 def read_plan(folder: Path) -> Plan:

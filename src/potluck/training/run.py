@@ -17,7 +17,7 @@ from potluck.agents import Environment
 from potluck.errors import PotluckError
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
-from potluck.training.loop import Runs, begin, first, mesh_for, place, train
+from potluck.training.loop import Course, Runs, begin, first, mesh_for, place, train
 from potluck.training.metrics import header, rows
 from potluck.training.plan import RUN, Plan, Seated, read_plan, seat, seeds_of, write_plan
 
@@ -145,12 +145,12 @@ def _advance(
         runs, done = begin(seated.environment, seated.learner, seeds, plan.games), 0
     else:
         runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
-    fixed = (seated.environment, seated.learner, seeds, mesh, plan.depth, plan.chunk)
+    course = Course(seated.environment, seated.learner, seeds, mesh, plan.depth, plan.chunk)
     per_chunk, when, saved = plan.depth * plan.chunk, time.monotonic(), done
     with claim:
         while done < plan.chunks:
             with _memory_named():
-                runs, report = train(fixed, runs, jnp.asarray(done * per_chunk))
+                runs, report = train(course, runs, jnp.asarray(done * per_chunk))
                 check_finite(runs.learned, seeds, (done + 1) * per_chunk * plan.games, folder)
             lines = rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games)
             size, done = _append(folder, lines), done + 1
