@@ -1,9 +1,16 @@
+from pathlib import Path
+
+import jax
 from hypothesis import settings
 
 from potluck.federation import use_cores
 
 # Before any test module starts JAX: many of them check what is spread over two devices.
 use_cores(2)
+
+# Compiling takes longer than what most tests compile for: what one test or worker compiled is kept for the next.
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 # Seeded by the test itself: a failure on one machine is a failure on all. Compilation makes first examples slow.
 settings.register_profile("potluck", max_examples=500, deadline=None, derandomize=True, print_blob=True)

@@ -1,15 +1,8 @@
 """Small federations, and what tests have compiled kept for the next."""
 
-from pathlib import Path
-
-import jax
 import numpy as np
 
 from potluck.federation import Dataset, FedAvg, build
-
-# Compiling takes longer than training here: keep what one test or worker compiled for the next.
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[2] / ".pytest_cache" / "compiled"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def pictures(samples: int, side: int, channels: int, classes: int = 10, seed: int = 0) -> Dataset:

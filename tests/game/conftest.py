@@ -1,6 +1,5 @@
 """Games small enough to follow by hand, and how to play one through."""
 
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -11,10 +10,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from potluck.federation import load
 from potluck.game import Game, Slot, State
 from potluck.scenario import CurvePrecision, FedAvgPrecision, Mechanism, Normal, Observation, Scenario, Schedule, Silos
-
-# As in tests/federation: compiling takes longer than playing.
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[2] / ".pytest_cache" / "compiled"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 DIGITS = load("digits")
 

@@ -1,7 +1,6 @@
 """Runs whose answer is known: one slot on the curve, and who plays what is settled beforehand."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -53,11 +52,7 @@ def playing(scenario: Scenario, contributions: Sequence[Sequence[float]], games:
 
 @pytest.fixture(autouse=True, scope="module")
 def hasty_compiler() -> Iterator[None]:
-    """Compiling takes longer than playing here; what was compiled is kept, and hardly optimised."""
-    kept = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[2] / ".pytest_cache" / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    """Compiling takes longer than playing here, so it hardly optimises."""
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
-    jax.config.update("jax_compilation_cache_dir", kept)

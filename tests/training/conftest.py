@@ -14,9 +14,6 @@ from potluck.training.run import start
 
 CACHE = Path(__file__).parents[2] / ".pytest_cache"
 
-# Compiling takes longer than playing, so what was compiled is kept.
-jax.config.update("jax_compilation_cache_dir", str(CACHE / "compiled"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 TINY = Scenario(
     horizon=4,
