@@ -25,29 +25,55 @@ from potluck.federation.measure import interval
 from potluck.scenario import preset
 from potluck.studies.deviations import CONSTANTS, evaluate
 from potluck.training.loop import Course, begin, mesh_for, train
-from potluck.training.plan import Plan, seat, seeds_of
+from potluck.training.plan import Plan, Seated, seat, seeds_of
+from potluck.training.run import METRICS, trained
 
 
-def learn(plan: Plan, games: int) -> dict[str, Any]:
-    """Train, and say how it went; `games` of it without exploring."""
-    seated, seeds = seat(plan), seeds_of(plan)
+@dataclasses.dataclass(frozen=True)
+class Learnt:
+    """What an agent knows, and how it came to it: welfare [windows, seeds]."""
+
+    learned: Any
+    curve: np.ndarray
+    timing: dict[str, float]
+
+
+def learn(plan: Plan, seated: Seated) -> Learnt:
+    """Train and keep the time."""
+    seeds = seeds_of(plan)
     runs = begin(seated.environment, seated.learner, seeds, plan.games)
     course = Course(seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.depth, plan.chunk)
     reports, begun = [], time.monotonic()
     for chunk in range(plan.chunks):
         runs, report = train(course, runs, jnp.asarray(chunk * plan.chunk * plan.depth))
-        reports.append(jax.device_get(report))
+        reports.append(np.asarray(report.welfare))
         if chunk == 0:
             compiled = time.monotonic()
-    seconds = time.monotonic() - compiled
-    curve = np.concatenate([np.asarray(report.welfare) for report in reports])  # windows, seeds
+    per_chunk = plan.seeds * plan.chunk * plan.games * plan.depth
+    speed = (plan.chunks - 1) * per_chunk / (time.monotonic() - compiled)
+    return Learnt(
+        runs.learned, np.concatenate(reports), {"compile_seconds": compiled - begun, "slots_per_second": speed}
+    )
+
+
+def read(folder: Path) -> tuple[Plan, Seated, Learnt]:
+    """What `potluck train` left in a folder."""
+    run = trained(folder)
+    table = np.genfromtxt(folder / METRICS, delimiter=",", names=True)
+    curve = np.stack([table["welfare"][table["seed"] == seed] for seed in np.asarray(seeds_of(run.plan))], axis=1)
+    return run.plan, run.seated, Learnt(run.runs.learned, curve, {})
+
+
+def judge(plan: Plan, seated: Seated, learnt: Learnt, games: int) -> dict[str, Any]:
+    """Say how it went; `games` of it without exploring."""
+    curve = learnt.curve
     tail = max(len(curve) // 10, 1)
     final = curve[-tail:].mean(0)
     per_window = plan.games * plan.depth
     free = jnp.full((seated.environment.players, seated.environment.action_size), jnp.nan)
 
     def played(forced: Any) -> Any:
-        return evaluate(seated.environment, seated.learner, runs.learned, plan.scenario.discount, games, forced)
+        return evaluate(seated.environment, seated.learner, learnt.learned, plan.scenario.discount, games, forced)
 
     found: dict[str, Any] = {
         "agent": plan.agent,
@@ -59,8 +85,7 @@ def learn(plan: Plan, games: int) -> dict[str, Any]:
         "final_by_seed": final.tolist(),
         "slots_to_95": [_arrival(curve[:, seed], per_window) for seed in range(plan.seeds)],
         "curve": {"slots_per_window": per_window, "welfare": np.round(curve, 2).T.tolist()},
-        "compile_seconds": compiled - begun,
-        "slots_per_second": plan.seeds * (plan.chunks - 1) * plan.chunk * per_window / seconds,
+        **learnt.timing,
         "device": jax.devices()[0].device_kind,
     }
     if not games:
@@ -68,7 +93,7 @@ def learn(plan: Plan, games: int) -> dict[str, Any]:
     own = played(free)
     found["earnest"] = dataclasses.asdict(interval(own.welfare.mean((1, 2))))
     found["contribution"] = float(own.contributions.mean())
-    if plan.agent != "planner":
+    if not plan.joint:
         constant = np.stack([
             np.stack([played(free.at[n].set(d)).payoffs[..., n].mean(1) for n in range(len(free))], axis=-1)
             for d in CONSTANTS
@@ -98,12 +123,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--games", type=int, default=16)
     parser.add_argument("--task", default="digits")
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--run", type=Path, help="a finished run of `potluck train`, instead of training one")
     parser.add_argument("--earnest", type=int, default=64, help="games without exploring; 0 for the speed alone")
     asked = parser.parse_args()
     use_cores()
-    options = Options(estimator=asked.estimator, policy=asked.policy, memory=asked.dnc)
-    plan = Plan(on_task(preset("paper"), asked.task), asked.agent, options, asked.slots, asked.seeds, asked.games)
-    found = learn(plan, asked.earnest)
+    if asked.run:
+        found = judge(*read(asked.run), asked.earnest)
+    else:
+        options = Options(estimator=asked.estimator, policy=asked.policy, memory=asked.dnc)
+        scenario = on_task(preset(asked.preset), asked.task)
+        plan = Plan(scenario, asked.agent, options, asked.slots, asked.seeds, asked.games)
+        seated = seat(plan)
+        found = judge(plan, seated, learn(plan, seated), asked.earnest)
     asked.out.write_text(json.dumps(found) + "\n")
     print(json.dumps({key: value for key, value in found.items() if key != "curve"}))
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from potluck.agents.policies import POLICIES, Beta, Gaussian, gamma, stretch
+from potluck.agents.policies import POLICIES, Beta, Gaussian, Policy, gamma, stretch
 
 DRAWS = 20_000
 
@@ -21,7 +21,7 @@ def test_the_beta_density_is_scipys() -> None:
     raw = np.array([[-3.0, 0.0, 4.0], [1.0, 0.0, 20.0]])
     drawn = np.array([0.2, 0.5, 0.9])
     a, b = shapes(raw)
-    wanted = stats.beta(a, b).logpdf(drawn).sum()
+    wanted = stats.beta(a, b).logpdf(drawn)
     assert_allclose(Beta().log_density(jnp.asarray(raw), jnp.asarray(drawn)), wanted, rtol=1e-4)
 
 
@@ -44,7 +44,7 @@ def test_beta_draws_are_beta(raw: tuple[float, float]) -> None:
 def test_densities_are_finite_wherever_a_draw_can_be() -> None:
     raw = jnp.array([[[x], [-x]] for x in (-50.0, 0.0, 50.0)] * 2)
     edges = jnp.repeat(jnp.array([1e-4, 1 - 1e-4]), 3)[:, None]
-    density, slope = jax.jit(jax.vmap(jax.value_and_grad(Beta().log_density)))(raw, edges)
+    density, slope = jax.jit(jax.vmap(jax.value_and_grad(lambda *of: Beta().log_density(*of).sum())))(raw, edges)
     assert np.isfinite(density).all()
     assert np.isfinite(slope).all()
 
@@ -87,3 +87,10 @@ def test_the_centre_is_the_middle_of_what_is_played(name: str) -> None:
 def stretched_mean(raw: jax.Array) -> float:
     a, b = shapes(np.asarray(raw))
     return float(np.clip(1.2 * a / (a + b) - 0.1, 0, 1)[0])
+
+
+@pytest.mark.parametrize("policy", [Gaussian(), Beta()])
+def test_actions_have_densities_of_their_own(policy: Policy) -> None:
+    raw, drawn = jnp.array([[0.3, -0.4], [0.1, 0.2]]), jnp.array([0.2, 0.7])
+    apart = [policy.log_density(raw[:, n : n + 1], drawn[n : n + 1])[0] for n in range(2)]
+    assert_allclose(policy.log_density(raw, drawn), apart, rtol=1e-6)

@@ -8,8 +8,8 @@ import pytest
 
 from potluck.agents import Options
 from potluck.economy import nash, payoffs, regrets
+from potluck.game import stage_game
 from potluck.scenario import Mechanism, Scenario, Silos
-from potluck.studies.stage import stage_game
 from potluck.training.loop import Course, begin, mesh_for, train
 from potluck.training.plan import Plan, seat, seeds_of
 

@@ -72,7 +72,7 @@ def test_a_planner_cannot_be_certified(run: Path, tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_bytes((run / "scenario.toml").read_bytes())
     plan = json.loads((run / "run.json").read_text()) | {"agent": "planner"}
     (tmp_path / "run.json").write_text(json.dumps(plan))
-    assert "a planner decides for all, so nobody can deviate" in refused("certify", str(tmp_path))
+    assert "planner decides for all, so nobody can deviate" in refused("certify", str(tmp_path))
 
 
 def test_a_folder_of_something_else_is_no_place_for_a_demo(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from potluck.economy import (
     regrets,
     uniqueness,
 )
+from potluck.game import stage_game
 from potluck.scenario import preset
-from potluck.studies.stage import stage_game
 from tests.economy.games import SIZES, contributions, games
 
 solve = eqx.filter_jit(nash)

@@ -10,8 +10,8 @@ import pygambit as gambit
 import pytest
 
 from potluck.economy import StageGame, nash, payoffs, regrets
+from potluck.game import stage_game
 from potluck.scenario import preset
-from potluck.studies.stage import stage_game
 
 own_regrets = eqx.filter_jit(regrets)
 

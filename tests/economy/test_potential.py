@@ -8,8 +8,8 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose
 
 from potluck.economy import StageGame, payoffs, potential, printed_error, printed_potential
+from potluck.game import stage_game
 from potluck.scenario import preset
-from potluck.studies.stage import stage_game
 from tests.economy.games import contributions, games, unilateral_deviations
 
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from jaxtyping import Array
 from numpy.testing import assert_allclose
 
@@ -26,8 +26,8 @@ from potluck.economy import (
     welfare,
     welfare_optimal_intensity,
 )
+from potluck.game import stage_game
 from potluck.scenario import preset
-from potluck.studies.stage import stage_game
 from tests.economy.games import SIZES, Concave, games, numbers
 
 plan = eqx.filter_jit(planner)
@@ -82,6 +82,19 @@ def test_optimal_intensity_against_a_brute_force_sweep(game: StageGame) -> None:
 
 
 @pytest.mark.slow
+@example(
+    StageGame(
+        Terms(
+            jnp.full(8, 100.0),
+            jnp.asarray([1, 6.0625, 0.125, 7.75, 1, 1, 1, 0.125]),
+            jnp.zeros(8),
+            jnp.asarray([2183.0, 2183, 2183, 102, 2183, 2183, 2183, 2183]),
+        ),
+        jnp.asarray(0.046875),
+        Redistribution(jnp.asarray(0.0)),
+        Concave(jnp.asarray([1.0, 1, 3, 1, 1, 1, 1, 1]), jnp.asarray(0.875)),
+    )  # its hill is narrower than a cell of an even grid
+)
 @given(games((2, 4, 8), pairs=False))
 def test_optimal_intensity_of_unequal_silos_leaves_no_welfare_to_a_sweep(game: StageGame) -> None:
     found = optimal(game)

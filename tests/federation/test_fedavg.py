@@ -70,16 +70,18 @@ def check_against_reference(
         contributions = jnp.roll(UNEQUAL, slot)
         order = visits(fed, contributions, key, window)
         rate = fed.optimiser.rate  # type: ignore[attr-defined]
-        expected = reference.fedavg_round(expected, silos, order, gradient, rate, fed.batch, fed.proximal)
+        expected = reference.fedavg_round(expected, silos, order, gradient, rate, fed.batch, fed.proximal, fed.smooth)
         model, _ = slot_of(model, contributions, key)
     for ours, theirs, before in zip(unpack(model.weights), expected, start, strict=True):
         assert_allclose(ours, theirs, atol=tolerance, rtol=0)
         assert np.abs(theirs - before).max() > 100 * tolerance  # there was something to get wrong
 
 
-@pytest.mark.parametrize(("epochs", "proximal"), [(1, 0.0), (2, 0.5)])
-def test_mlp_agrees_with_float64_numpy_after_five_rounds_of_unequal_contributions(epochs: int, proximal: float) -> None:
-    fed = build("digits", epochs=epochs, proximal=proximal, seed=3)
+@pytest.mark.parametrize(("epochs", "proximal", "smooth"), [(1, 0.0, False), (2, 0.5, False), (1, 0.5, True)])
+def test_mlp_agrees_with_float64_numpy_after_five_rounds_of_unequal_contributions(
+    epochs: int, proximal: float, smooth: bool
+) -> None:
+    fed = build("digits", epochs=epochs, proximal=proximal, smooth=smooth, seed=3)
     check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, inputs_first, 1e-5)
 
 

@@ -14,10 +14,10 @@ from potluck.agents import Options, PolicyGradient
 from potluck.economy import nash, payoffs, planner, regrets, welfare
 from potluck.errors import PotluckError
 from potluck.federation.measure import Interval
+from potluck.game import stage_game
 from potluck.studies import deviations
-from potluck.studies.certificate import _gains, bound, bounding, bounds, certify, gain_share, plain
-from potluck.studies.deviations import CONSTANTS, evaluate, in_earnest, planned_welfare, trained_deviations
-from potluck.studies.stage import stage_game
+from potluck.studies.certificate import _gains, bound, bounds, certify, gain_share, plain, without
+from potluck.studies.deviations import CONSTANTS, evaluate, in_earnest, planned_for_all, trained_deviations
 from potluck.training.opponents import Against
 from potluck.training.plan import Plan
 from potluck.training.run import Trained, start, trained
@@ -87,9 +87,9 @@ def test_what_every_result_must_carry(halves: Trained) -> None:
 def test_on_the_curve_the_best_plan_for_all_is_the_planners(halves: Trained) -> None:
     game = stage_game(ONE_SLOT)
     best = float(welfare(game, planner(game)))
-    long_term, per_slot = planned_welfare(halves, 2)
-    assert_allclose(long_term, best, rtol=1e-5)
-    assert_allclose(per_slot, best, rtol=1e-5)
+    found = planned_for_all(halves, 2, lambda *_: None)
+    assert_allclose(found.payoffs, best, rtol=1e-5)
+    assert_allclose(found.welfare, best, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -154,23 +154,23 @@ def test_bounds_are_trained_once_and_the_same_certificate_comes_twice(learnt: Pa
 
     first = once()
     written = {file: file.stat().st_mtime_ns for file in learnt.rglob("*.ckpt")}
-    assert sorted(file.parents[1].name for file in written) == ["planner", "run", "wpr"]
+    assert sorted(file.parents[1].name for file in written) == ["run", "wpr"]
     assert once() == first
     assert {file: file.stat().st_mtime_ns for file in written} == written
     found = json.loads(first)
     own, wpr, best = (found[name]["mean"] for name in ("welfare", "welfare_wpr", "welfare_planner"))
     assert found["gain_share"]["mean"] == pytest.approx((own - wpr) / (best - wpr), rel=1e-4)
     assert found["price_of_anarchy"] == pytest.approx(best / own)
-    assert best >= max(own, wpr)  # on the curve a planner is not only learnt but searched for
+    assert best >= max(own, wpr)
     silo = found["silos"][0]
     assert silo["gain_over_wpr"] == pytest.approx(silo["payoff"]["mean"] - silo["payoff_wpr"]["mean"])
     assert silo["rational_against_leaving"]
 
 
 def test_a_bound_of_another_plan_is_refused(learnt: Path) -> None:
-    other = bounding(Plan(TINY, "mappo", slots=120, seeds=2, games=2), "wpr")
+    other = without(Plan(TINY, "mappo", slots=120, seeds=2, games=2))
     folder = learnt.parent / "other"
-    list(start(bounding(Plan(TINY, "fixed:0.5", slots=30, seeds=1, games=2), "fixed:0.5"), folder))
+    list(start(Plan(TINY, "fixed:0.5", slots=30, seeds=1, games=2), folder))
     with pytest.raises(PotluckError, match="holds a run of another plan; remove it, or ask for no bounds"):
         bound(other, folder)
 
@@ -178,7 +178,7 @@ def test_a_bound_of_another_plan_is_refused(learnt: Path) -> None:
 def test_a_planner_and_a_single_game_cannot_be_certified(halves: Trained) -> None:
     with pytest.raises(PotluckError, match="games must be 2 or more"):
         certify(halves, games=1)
-    with pytest.raises(PotluckError, match="a planner is nobody's choice"):
+    with pytest.raises(PotluckError, match="planner decides for all, so nobody can deviate"):
         certify(Trained(Plan(TINY, "planner"), halves.seated, halves.runs))
 
 

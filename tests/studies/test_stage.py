@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from potluck.economy import nash_conv, welfare
+from potluck.game import stage_game
 from potluck.scenario import Mechanism, Scenario, preset
-from potluck.studies.stage import plain, settled, solve, stage_game, sweep
+from potluck.studies.stage import plain, settled, solve, sweep
 
 INTENSITIES = np.concatenate([[0.0], np.arange(1.0, 16.5, 0.5)])
 

@@ -6,9 +6,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from potluck.agents import AGENTS, Options
-from potluck.training.plan import Plan
+from potluck.economy import nash
+from potluck.errors import PotluckError
+from potluck.game import stage_game
+from potluck.scenario import FedAvgPrecision, preset
+from potluck.training.plan import Plan, seat
 from potluck.training.run import start, trained
 from tests.training.conftest import TINY
 
@@ -20,6 +25,7 @@ WAYS = {
     "lineage": Options(),
     "greedy": Options(),
     "planner": Options(),
+    "nash": Options(),
     "random": Options(),
     "fixed:0.5": Options(),
 }
@@ -40,6 +46,24 @@ def test_an_agent_trains_and_stays_finite(agent: str, tmp_path: Path) -> None:
     assert shares.max() <= 1
     if agent.startswith("fixed"):
         assert (shares == 0.5).all()
+    if agent == "nash":
+        assert_allclose(shares, np.broadcast_to(nash(stage_game(TINY)), shares.shape), atol=1e-6)
     if agent == "wpr":
         assert (table.intensity == 0).all()
     assert trained(tmp_path / "run").plan == dataclasses.replace(plan)
+
+
+def test_real_training_has_no_equilibrium_to_solve() -> None:
+    scenario = TINY.model_copy(
+        update={"precision": FedAvgPrecision(), "silos": TINY.silos.model_copy(update={"samples": 50.0})}
+    )
+    with pytest.raises(PotluckError, match=r"precision\.source must be 'curve' to solve the stage game"):
+        seat(Plan(scenario, "nash", seeds=1))
+
+
+@pytest.mark.parametrize("slots", [1, 480, 23_040, 100_000])
+def test_a_run_plays_hardly_more_than_it_was_asked_for(slots: int) -> None:
+    plan = Plan(preset("paper"), slots=slots)
+    window = plan.games * plan.depth
+    played = plan.chunks * plan.chunk * window
+    assert slots <= played < max(1.01 * slots, slots + window)

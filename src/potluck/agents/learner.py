@@ -14,7 +14,7 @@ class Act(eqx.Module):
     action: Float[Array, " action"]
     raw: Float[Array, " action"]
     """As drawn, before it is squeezed into the box."""
-    log_density: Float[Array, ""]
+    log_density: Float[Array, " action"]
 
 
 class Window(eqx.Module):

@@ -31,8 +31,8 @@ class Policy(Protocol):
         """Draw, unstretched."""
         ...
 
-    def log_density(self, raw: Float[Array, "2 action"], drawn: Float[Array, " action"]) -> Float[Array, ""]:
-        """log π of a draw."""
+    def log_density(self, raw: Float[Array, "2 action"], drawn: Float[Array, " action"]) -> Float[Array, " action"]:
+        """log π of a draw, for every action by itself: they are drawn independently."""
         ...
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
@@ -59,10 +59,10 @@ class Gaussian:
         mean, deviation = self._parameters(raw)
         return mean + deviation * jax.random.normal(key, mean.shape)
 
-    def log_density(self, raw: Float[Array, "2 action"], drawn: Float[Array, " action"]) -> Float[Array, ""]:
+    def log_density(self, raw: Float[Array, "2 action"], drawn: Float[Array, " action"]) -> Float[Array, " action"]:
         """Of the normal distribution, up to a constant."""
         mean, deviation = self._parameters(raw)
-        return jnp.sum(-0.5 * ((drawn - mean) / deviation) ** 2 - jnp.log(deviation))
+        return -0.5 * ((drawn - mean) / deviation) ** 2 - jnp.log(deviation)
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
         """Squashed and stretched."""
@@ -87,10 +87,10 @@ class Beta:
         one, other = gamma(a, first), gamma(b, second)
         return jnp.clip(one / (one + other), EDGE, 1 - EDGE)
 
-    def log_density(self, raw: Float[Array, "2 action"], drawn: Float[Array, " action"]) -> Float[Array, ""]:
+    def log_density(self, raw: Float[Array, "2 action"], drawn: Float[Array, " action"]) -> Float[Array, " action"]:
         """(a − 1) log x + (b − 1) log(1 − x) − log B(a, b)."""
         a, b = self._parameters(raw)
-        return jnp.sum((a - 1) * jnp.log(drawn) + (b - 1) * jnp.log1p(-drawn) - jax.scipy.special.betaln(a, b))
+        return (a - 1) * jnp.log(drawn) + (b - 1) * jnp.log1p(-drawn) - jax.scipy.special.betaln(a, b)
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
         """Stretched."""

@@ -121,7 +121,7 @@ class PolicyGradient(eqx.Module):
 
         def actor_loss(actor: Network) -> Float[Array, ""]:
             raw, density = self._log_density(actor, window, seen)
-            push = ESTIMATORS[self.estimator](density, window.act.log_density, advantage, self.clip)
+            push = ESTIMATORS[self.estimator](density, window.act.log_density, advantage[..., None], self.clip)
             return self.leash * jnp.mean(raw**2) - push.mean()
 
         def critic_loss(critic: Network) -> Float[Array, ""]:
@@ -150,7 +150,7 @@ class PolicyGradient(eqx.Module):
 
     def _log_density(
         self, actor: Network, window: Window, seen: Float[Array, "games slots observation"]
-    ) -> tuple[Float[Array, "games slots 2 action"], Float[Array, "games slots"]]:
+    ) -> tuple[Float[Array, "games slots 2 action"], Float[Array, "games slots action"]]:
         _, raw = jax.vmap(actor.unroll, in_axes=(0, 0, None))(window.recall.actor, seen, window.first)
         raw = raw.reshape(*raw.shape[:2], 2, self.action_size)
         return raw, jax.vmap(jax.vmap(POLICIES[self.policy].log_density))(raw, window.act.raw)

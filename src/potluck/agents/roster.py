@@ -22,6 +22,7 @@ AGENTS = {
     "lineage": "MPGD with the published predecessor's sizes and rates",
     "greedy": "one slot in ten at random, else what has earned most in a slot so far",
     "planner": "one learner decides for all, sees all and maximises welfare: a bound, not a member",
+    "nash": "the solved equilibrium of one slot, in every slot; on the curve, where there is a formula to solve",
     "random": "anything",
     "fixed:D": "contribution D in every slot, such as fixed:0.5",
 }

@@ -41,7 +41,7 @@ class Greedy(eqx.Module):
         whether, what = jax.random.split(key)
         anything = jax.random.uniform(what, (self.action_size,))
         action = jnp.where(jax.random.uniform(whether) < self.exploration, anything, learned.action)
-        return None, Act(action, action, jnp.zeros(()))
+        return None, Act(action, action, jnp.zeros_like(action))
 
     def play(
         self, learned: Best, recall: None, observation: Float[Array, " observation"]
@@ -66,7 +66,7 @@ class Fixed(eqx.Module):
     """The same action in every slot."""
 
     action_size: int
-    action: float
+    action: float | Float[Array, " action"]
     central: bool = False
 
     def init(self, key: PRNGKeyArray) -> None:
@@ -83,14 +83,14 @@ class Fixed(eqx.Module):
         """The action."""
         del key
         action = self.play(learned, recall, observation)[1]
-        return None, Act(action, action, jnp.zeros(()))
+        return None, Act(action, action, jnp.zeros_like(action))
 
     def play(
         self, learned: None, recall: None, observation: Float[Array, " observation"]
     ) -> tuple[None, Float[Array, " action"]]:
         """The action."""
         del learned, recall, observation
-        return None, jnp.full(self.action_size, self.action)
+        return None, jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,))
 
     def update(self, learned: None, window: Window) -> tuple[None, None]:
         """Nothing to learn."""
@@ -107,4 +107,4 @@ class Random(Fixed):
         """Uniform on the box."""
         del learned, recall, observation
         action = jax.random.uniform(key, (self.action_size,))
-        return None, Act(action, action, jnp.zeros(()))
+        return None, Act(action, action, jnp.zeros_like(action))

@@ -25,7 +25,7 @@ def certify(
     games: Annotated[int, typer.Option(help="Games in which every deviation is measured.")] = 128,
     slots: Annotated[int, typer.Option(help="Slots that each trained deviator learns for; 0 trains none.")] = 20_000,
     bounds: Annotated[
-        bool, typer.Option(help="Train WPR and the planner as long as the run, once, and compare with them.")
+        bool, typer.Option(help="Train WPR as long as the run, once, plan for all silos, and compare with both.")
     ] = True,
     json: JsonOption = False,
 ) -> None:
@@ -33,8 +33,9 @@ def certify(
 
     The best deviation found counts: five constant contributions, a learner trained against the frozen others and, on
     the curve, the best plan. Gains are in money per slot and as a share of the stake, the spread of a silo's payoff
-    over the constants. Welfare is set beside WPR's and the planner's, which are trained into RUN/wpr and RUN/planner
-    on the first call. Writes RUN/certificate.json.
+    over the constants. Welfare is set beside that of WPR, trained into RUN/wpr on the first call, and that of a
+    planner: the best plan for all silos, found by ascent on the curve and by direct search on real training. Writes
+    RUN/certificate.json.
 
     [bold]potluck certify runs/x[/bold]
 
@@ -49,8 +50,9 @@ def certify(
     from potluck.cli.runtime import start_cores
     from potluck.training.plan import read_plan
 
-    if read_plan(run).agent == "planner":
-        raise PotluckError(f"{run}: a planner decides for all, so nobody can deviate; certify a run of another agent")
+    plan = read_plan(run)
+    if plan.joint:
+        raise PotluckError(f"{run}: {plan.agent} decides for all, so nobody can deviate; certify another agent's run")
     start_cores()
     from rich.console import Console
 

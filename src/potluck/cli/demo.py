@@ -33,8 +33,8 @@ def demo(
 ) -> None:
     """Watch four silos learn what to bring to a federation that really trains, on handwritten digits.
 
-    Three trainings side by side: MPGD with redistribution, the same learners without it (WPR), and a planner who
-    decides for all. At most four minutes on two cores. Stopped with Ctrl-C, the same command goes on.
+    Two trainings side by side: MPGD with redistribution, and the same learners without it (WPR). Then a planner looks
+    for the best plan for all. At most four minutes on two cores. Stopped with Ctrl-C, the same command goes on.
 
     [bold]potluck demo[/bold]
 
@@ -74,7 +74,7 @@ def demo(
 
 
 def _train(out: Path, plans: "dict[str, Plan]", again: str) -> None:
-    """Show three trainings to their end, or to Ctrl-C; the work is done beside, where no signal has to wait for it."""
+    """Show both trainings to their end, or to Ctrl-C; the work is done beside, where no signal has to wait for it."""
     from concurrent.futures import ThreadPoolExecutor
 
     from potluck.cli.runtime import leave
@@ -93,7 +93,7 @@ def _train(out: Path, plans: "dict[str, Plan]", again: str) -> None:
 
 
 class _Display:
-    """Three trainings on stderr: drawn where that is a terminal, else a line every few seconds."""
+    """Trainings on stderr: drawn where that is a terminal, else a line every few seconds."""
 
     def __init__(self, plans: "dict[str, Plan]") -> None:
         from rich.console import Console
@@ -175,7 +175,7 @@ def _verdict(found: dict[str, Any]) -> str:
     else:
         text += "; over these seeds the intervals overlap, so it may be luck"
     if planned["mean"] <= unpaid["mean"]:
-        return f"{text}. In this time the planner has found nothing better than they do by themselves."
+        return f"{text}. The planner has found nothing better than they do by themselves."
     brought = [found["agents"][agent]["contribution"]["mean"] for agent in NAMES]
     return (
         f"{text}; a planner would gain {planned['mean'] - unpaid['mean']:.1f}. They bring {brought[0]:.0%} of their "

@@ -65,17 +65,18 @@ def game(
     start_jax(double=True)
     import jax.numpy as jnp
 
+    from potluck.game import stage_game
     from potluck.studies import report as reports
     from potluck.studies import stage
 
-    stage_game = stage.stage_game(scenario)
+    game = stage_game(scenario)
     with Console(stderr=True).status("Solving the game…"):
         # Compilation is most of the wait, and two programs compile at once on two cores.
         with ThreadPoolExecutor() as threads:
-            solving = threads.submit(stage.solve, stage_game)
-            swept = None if grid is None else stage.sweep(stage_game, jnp.linspace(*grid[:2], int(grid[2])))
+            solving = threads.submit(stage.solve, game)
+            swept = None if grid is None else stage.sweep(game, jnp.linspace(*grid[:2], int(grid[2])))
             solution = solving.result()
-        settled = None if play is None else stage.settled(stage_game, jnp.asarray(play))
+        settled = None if play is None else stage.settled(game, jnp.asarray(play))
     found = stage.plain(solution, swept) | ({} if settled is None else {"play": stage.plain_settled(settled)})
     saved = []
     try:

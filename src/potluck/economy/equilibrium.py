@@ -47,8 +47,8 @@ def best_response(
     game: StageGame, contributions: Float[Array, " silos"], silo: Int[Array, ""] | int
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """d_n maximising u_n(d_n, d_−n) on [0, 1] and the payoff there; by values alone, corners included."""
-    nothing, everything = jnp.zeros_like(contributions[0]), jnp.ones_like(contributions[0])
-    return maximise_on_segment(lambda own: payoffs(game, contributions.at[silo].set(own))[silo], nothing, everything)
+    grid = jnp.linspace(0, 1, 33, dtype=contributions.dtype)
+    return maximise_on_segment(lambda own: payoffs(game, contributions.at[silo].set(own))[silo], grid)
 
 
 def regrets(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, " silos"]:

@@ -26,39 +26,35 @@ class _Zoom(NamedTuple):
 
 
 def maximise_on_segment(
-    function: Callable[[Float[Array, ""]], Float[Array, ""]],
-    low: Float[Array, ""],
-    high: Float[Array, ""],
-    tie: float = 0.0,
-    points: int = 33,
+    function: Callable[[Float[Array, ""]], Float[Array, ""]], grid: Float[Array, " points"], tie: float = 0.0
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Find argmax and max of a function on [low, high], from its values alone.
+    """Find argmax and max of a function between the ends of an ascending grid, from its values alone.
 
-    A grid of `points` finds the hill, finer grids around its best point the top; corners are on the grid, so a maximum
-    there is found exactly. Points that miss the best by less than `tie` of the function's spread are as good as it,
-    and the smallest of them is taken: the edge of a plateau.
+    The grid finds the hill, finer grids around its best point the top; corners are on the grid, so a maximum there is
+    found exactly. Points that miss the best by less than `tie` of the function's spread are as good as it, and the
+    smallest of them is taken: the edge of a plateau.
     """
+    points = len(grid)
 
-    def zoom(_: int, at: _Zoom) -> _Zoom:
-        grid = jnp.linspace(at.low, at.high, points)
-        values = jax.vmap(function)(grid)
+    def look(number: int, at: _Zoom) -> _Zoom:
+        finer = jnp.where(number == 0, grid, jnp.linspace(at.low, at.high, points))
+        values = jax.vmap(function)(finer)
         spread = jnp.maximum(at.spread, jnp.ptp(values))
         best = jnp.argmax(values >= values.max() - tie * spread)
-        as_good = (values[best] >= at.value - tie * spread) & (grid[best] < at.best)
+        as_good = (values[best] >= at.value - tie * spread) & (finer[best] < at.best)
         better = (values[best] > at.value + tie * spread) | as_good
         return _Zoom(
-            low=grid[jnp.maximum(best - 1, 0)],
-            high=grid[jnp.minimum(best + 1, points - 1)],
-            best=jnp.where(better, grid[best], at.best),
+            low=finer[jnp.maximum(best - 1, 0)],
+            high=finer[jnp.minimum(best + 1, points - 1)],
+            best=jnp.where(better, finer[best], at.best),
             value=jnp.where(better, values[best], at.value),
             spread=spread,
         )
 
-    ends = jnp.asarray(low), jnp.asarray(high)
-    nothing = _Zoom(*ends, ends[1], jnp.full_like(ends[0], -jnp.inf), jnp.zeros_like(ends[0]))
-    # A zoom keeps two of the grid's cells.
-    zooms = math.ceil(math.log(RESOLUTION) / math.log(2 / (points - 1)))
-    found = jax.lax.fori_loop(0, zooms, zoom, nothing)
+    nothing = _Zoom(grid[0], grid[-1], grid[-1], jnp.full_like(grid[0], -jnp.inf), jnp.zeros_like(grid[0]))
+    # A look keeps two cells; those of the first grid may be wide.
+    looks = 1 + math.ceil(math.log(RESOLUTION) / math.log(2 / (points - 1)))
+    found = jax.lax.fori_loop(0, looks, look, nothing)
     return found.best, found.value
 
 

@@ -55,21 +55,29 @@ def pigouvian_intensity(game: StageGame, optimum: Float[Array, " silos"]) -> Flo
 
 def dominant_intensity(game: StageGame) -> Float[Array, ""]:
     """max_n κ v_n|D_n|/(N−1) (over its leverage): from here on d = 1 is dominant, whatever P is."""
-    return jnp.max(game.cost / leverage(game.redistribution, game.terms.samples)) / (game.cost.shape[0] - 1)
+    return _dominant_for_each(game).max()
+
+
+def _dominant_for_each(game: StageGame) -> Float[Array, " silos"]:
+    """κ v_n|D_n|/(N−1) (over its leverage): from here on d_n = 1 is dominant for silo n."""
+    return game.cost / leverage(game.redistribution, game.terms.samples) / (game.cost.shape[0] - 1)
 
 
 def welfare_optimal_intensity(game: StageGame) -> Float[Array, ""]:
     """Uniform α whose equilibrium has the highest welfare; the smallest, where many do equally well.
 
     From the dominant intensity on nothing moves, so the search ends there. Unequal silos reach their bounds one after
-    another, which gives welfare several hills: hence the fine grid.
+    another, which gives welfare several hills, the narrow ones where cheap silos turn: hence a fine grid, half of it
+    even, half with as many points between two such turns as between any others.
     """
+    turns = jnp.concatenate([jnp.zeros(1, game.cost.dtype), jnp.sort(_dominant_for_each(game))])
+    points = 65 if game.cost.shape[0] <= 16 else 17
+    even = jnp.linspace(0, turns[-1], points)
+    by_turns = jnp.interp(jnp.linspace(0, len(turns) - 1, points), jnp.arange(len(turns)), turns)
     best, _ = maximise_on_segment(
         lambda intensity: welfare(game, nash(game.at(intensity))),
-        jnp.zeros_like(dominant_intensity(game)),
-        dominant_intensity(game),
+        jnp.sort(jnp.concatenate([even, by_turns])),
         tie=1e-7,
-        points=129 if game.cost.shape[0] <= 16 else 33,
     )
     return best
 

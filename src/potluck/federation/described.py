@@ -44,6 +44,7 @@ def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset 
         concentration=described.concentration,
         changing=changing,
         learning_rate=described.learning_rate,
+        smooth=True,
         tests=min(described.held_out, len(data.test_labels)),
         capacity=math.ceil(drawn.mean + SPREAD * drawn.deviation) if drawn and still else 0,
         seed=seed,

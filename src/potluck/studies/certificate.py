@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from potluck.agents import Options
 from potluck.economy import jain_index
 from potluck.errors import PotluckError
 from potluck.federation.measure import RESAMPLES, Interval, interval
@@ -22,14 +21,14 @@ from potluck.scenario import CurvePrecision
 from potluck.studies.deviations import (
     CONSTANTS,
     Played,
-    Watcher,
     constant_deviations,
     in_earnest,
     planned_deviations,
-    planned_welfare,
+    planned_for_all,
     trained_deviations,
 )
 from potluck.studies.plain import plain_values
+from potluck.studies.planning import Watcher
 from potluck.training.plan import RUN, Plan, read_plan
 from potluck.training.run import Trained, go_on, start, trained
 
@@ -64,23 +63,10 @@ class SiloCertificate:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the same budget of play reaches without redistribution, and what a planner does."""
+    """What the same budget of play reaches without redistribution, and the best plan for all that was found."""
 
     wpr: Played
     planner: Played
-    search: tuple[Float[np.ndarray, " games"], Float[np.ndarray, " games"]] | None
-    """On the curve: long-term welfare and welfare of the best plan for all, found by direct search."""
-
-    @property
-    def planner_welfare(self) -> Float[np.ndarray, " seeds"]:
-        """The better of what was learnt and what was found."""
-        learnt = _welfare(self.planner)
-        return learnt if self.search is None else np.maximum(learnt, self.search[1].mean())
-
-    @property
-    def wpr_welfare(self) -> Float[np.ndarray, " seeds"]:
-        """Of each seed."""
-        return _welfare(self.wpr)
 
 
 def _welfare(played: Played) -> Float[np.ndarray, " seeds"]:
@@ -139,8 +125,8 @@ def certify(
     watch: Watcher = lambda *_: None,
 ) -> Certificate:
     """Certify learnt play. `slots` is the budget of each trained deviator; 0 trains none."""
-    if run.plan.agent == "planner":
-        raise PotluckError("a planner is nobody's choice to deviate from; certify a run in which silos decide")
+    if run.plan.joint:
+        raise PotluckError(f"{run.plan.agent} decides for all, so nobody can deviate; certify another agent's run")
     if games < 2:
         raise PotluckError(f"games must be 2 or more: some to choose a deviation, some to measure it, got {games}")
     watch("play", 0.0)
@@ -175,9 +161,9 @@ def certify(
         welfare=interval(_welfare(own)),
         jain_index=interval(np.array([float(jain_index(seed)) for seed in jnp.asarray(payoffs)])),
         budget_residual=float(np.abs(own.slot_payoffs.sum(-1, dtype=float) - own.welfare).max()),
-        welfare_wpr=None if against is None else interval(against.wpr_welfare),
-        welfare_planner=None if against is None else interval(against.planner_welfare),
-        gain_share=None if against is None else gain_share(_welfare(own), against.wpr_welfare, against.planner_welfare),
+        welfare_wpr=None if against is None else interval(_welfare(against.wpr)),
+        welfare_planner=None if against is None else interval(_welfare(against.planner)),
+        gain_share=None if against is None else gain_share(*map(_welfare, (own, against.wpr, against.planner))),
     )
 
 
@@ -210,18 +196,16 @@ def gain_share(
 
 
 def bounds(run: Trained, folder: Path, *, games: int = 128, watch: Watcher = lambda *_: None) -> Bounds:
-    """WPR and the planner, trained as long as the run in `folder` was, in folders within it; reused where they are."""
-    same = run.plan.agent == "wpr"
-    wpr = run if same else bound(bounding(run.plan, "wpr"), folder / "wpr", watch)
-    planner = bound(bounding(run.plan, "planner"), folder / "planner", watch)
-    on_curve = isinstance(run.plan.scenario.precision, CurvePrecision)
+    """WPR, trained as long as the run in `folder` was into a folder within it, or reused; and a planner's play."""
+    wpr = run if run.plan.agent == "wpr" else bound(without(run.plan), folder / "wpr", watch)
+    planner = planned_for_all(run, games, watch)
     watch("play of the bounds", 0.0)
-    return Bounds(in_earnest(wpr, games), in_earnest(planner, games), planned_welfare(wpr, games) if on_curve else None)
+    return Bounds(in_earnest(wpr, games), planner)
 
 
-def bounding(plan: Plan, agent: str) -> Plan:
-    """The same budget for another agent; the planner learns in its own way."""
-    return dataclasses.replace(plan, agent=agent, options=Options() if agent == "planner" else plan.options)
+def without(plan: Plan) -> Plan:
+    """The same budget without redistribution."""
+    return dataclasses.replace(plan, agent="wpr")
 
 
 def bound(plan: Plan, folder: Path, watch: Watcher = lambda *_: None) -> Trained:

@@ -13,10 +13,11 @@ from potluck.errors import PotluckError
 from potluck.federation.described import on_task
 from potluck.federation.measure import Interval, interval
 from potluck.scenario import preset
-from potluck.studies.certificate import Certificate, bounding, certify, gain_share
-from potluck.studies.deviations import Watcher, in_earnest
+from potluck.studies.certificate import Certificate, certify, gain_share, without
+from potluck.studies.deviations import in_earnest, planned_for_all
 from potluck.studies.figures import draw_learning, draw_silos
 from potluck.studies.plain import plain_values
+from potluck.studies.planning import Watcher
 from potluck.training.files import whole_text
 from potluck.training.plan import RUN, Plan, read_plan
 from potluck.training.run import METRICS, Progress, Trained, claimed, go_on, start, trained
@@ -24,12 +25,12 @@ from potluck.training.run import METRICS, Progress, Trained, claimed, go_on, sta
 __all__ = ["AGENTS", "MARK", "SEEDS", "SLOTS", "Demo", "Outcome", "judge", "plans", "prepare", "save", "trainings"]
 
 SLOTS = 23_040
-"""Slots of each seed: what three trainings of three seeds play in about two and a half minutes on two cores."""
+"""Slots of each seed: what two trainings of three seeds play in about two minutes on two cores."""
 SEEDS = 3
 GAMES = 16
 """Games that a seed learns in at once, and in which the outcome is measured."""
 TASK = "digits"
-AGENTS = ("mpgd", "wpr", "planner")
+AGENTS = ("mpgd", "wpr")
 MARK = "demo.json"
 """There from the demo's beginning, so that it clears away nothing but its own."""
 PICTURES = ("learning.png", "silos.png")
@@ -57,18 +58,18 @@ class Demo:
     slots: int
     outcomes: dict[str, Outcome]
     curves: dict[str, tuple[np.ndarray, np.ndarray]]
-    """Slots played, and welfare while learning [seeds, windows]."""
+    """Slots played, and welfare while learning [seeds, windows]; the planner's plan earns the same throughout."""
 
 
 def plans(seeds: int = SEEDS, slots: int = SLOTS, games: int = GAMES) -> dict[str, Plan]:
-    """The same budget for all three."""
+    """The same budget for both."""
     first = Plan(on_task(preset("paper"), TASK), "mpgd", slots=slots, seeds=seeds, games=games)
-    return {agent: first if agent == "mpgd" else bounding(first, agent) for agent in AGENTS}
+    return {"mpgd": first, "wpr": without(first)}
 
 
 def folders(out: Path) -> dict[str, Path]:
-    """Laid out so that `potluck certify` finds its bounds."""
-    return {"mpgd": out / "mpgd", "wpr": out / "mpgd" / "wpr", "planner": out / "mpgd" / "planner"}
+    """Laid out so that `potluck certify` finds its bound."""
+    return {"mpgd": out / "mpgd", "wpr": out / "mpgd" / "wpr"}
 
 
 def prepare(out: Path, wanted: dict[str, Plan]) -> None:
@@ -123,7 +124,7 @@ def _clear(folder: Path) -> None:
 
 
 def trainings(out: Path, wanted: dict[str, Plan]) -> Generator[tuple[str, Progress]]:
-    """Train all three in turns, so that they can be watched side by side; closing this keeps what is learnt so far."""
+    """Train both in turns, so that they can be watched side by side; closing this keeps what is learnt so far."""
     runs: dict[str, Generator[Progress]] = {}
     done = dict.fromkeys(AGENTS, 0.0)
     try:
@@ -151,6 +152,7 @@ def judge(out: Path, watch: Watcher = lambda *_: None) -> Demo:
         runs[agent] = trained(folder)
     games = runs["mpgd"].plan.games
     played = {agent: in_earnest(run, games) for agent, run in runs.items()}
+    played["planner"] = planned_for_all(runs["mpgd"], games, watch)
     welfare = {agent: play.welfare.mean((1, 2)) for agent, play in played.items()}
     outcomes = {}
     for agent, play in played.items():
@@ -165,6 +167,7 @@ def judge(out: Path, watch: Watcher = lambda *_: None) -> Demo:
             certificate=None if agent == "planner" else certify(runs[agent], games=games, slots=0, watch=said),
         )
     curves = {agent: _curve(folder / METRICS) for agent, folder in folders(out).items()}
+    curves["planner"] = curves["mpgd"][0][[0, -1]], np.repeat(welfare["planner"][:, None], 2, axis=1)
     return Demo(runs["mpgd"].plan.seeds, games, int(curves["mpgd"][0][-1]), outcomes, curves)
 
 

@@ -4,7 +4,6 @@ Whoever deviates and however, the games are the same: same keys, same draws, so 
 """
 
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +11,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from potluck.agents import Environment, Learned, Learner, Options, PolicyGradient, agent
 from potluck.game import Planner
+from potluck.studies.planning import Watcher, climb, follow, plan_for_all
 from potluck.training.loop import AXIS, Course, begin, mesh_for, place, train
 from potluck.training.opponents import Against
 from potluck.training.plan import CHUNK
@@ -28,23 +27,16 @@ from potluck.training.run import Trained
 __all__ = [
     "CONSTANTS",
     "Played",
-    "Watcher",
     "constant_deviations",
     "evaluate",
     "in_earnest",
     "planned_deviations",
-    "planned_welfare",
+    "planned_for_all",
     "trained_deviations",
 ]
 
 CONSTANTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Unilateral contributions that span a silo's stake."""
-CLIMB = 200
-"""Steps of ascent to a best plan."""
-RATE = 0.05
-
-Watcher = Callable[[str, float], None]
-"""Told what is being done, and what share of it is."""
 
 
 @dataclass(frozen=True)
@@ -187,62 +179,40 @@ def _warm(fresh: Any, known: Any) -> Any:
 
 
 def planned_deviations(run: Trained, games: int, watch: Watcher) -> Float[np.ndarray, "seeds games players"]:
-    """Payoff of the best plan d_n[1…T] found by ascent from four starts, the others reacting as they learnt.
-
-    On the curve nothing but C is random, so a plan can be as good as any policy.
-    """
+    """Payoff of the best plan d_n[1…T] found by ascent on the curve, the others reacting as they learnt."""
     players, discount = run.seated.environment.players, run.plan.scenario.discount
     found = []
     for n in range(players):
         watch("best plans", n / players)
-        found.append(np.asarray(_best_plan(_against(run, n), discount, games)[0]))
+        found.append(np.asarray(_planned(_against(run, n), discount, games)))
     return np.stack(found, axis=-1)
 
 
-def planned_welfare(run: Trained, games: int) -> tuple[Float[np.ndarray, " games"], Float[np.ndarray, " games"]]:
-    """Long-term welfare and welfare of each game under the best plan for all silos found by ascent, on the curve."""
-    arrays, rest = eqx.partition(Planner(run.seated.environment.game), eqx.is_array)  # type: ignore[attr-defined]
-    planner = eqx.combine(jax.tree.map(lambda leaf: leaf[:1], arrays), rest)  # all seeds play the same federation
-    long, welfare = _best_plan(planner, run.plan.scenario.discount, games)
-    return np.asarray(long)[0], np.asarray(welfare)[0]
+@eqx.filter_jit
+def _planned(environments: Environment, discount: float, games: int) -> Float[Array, "seeds games"]:
+    keys = _luck(games)
+
+    def best(environment: Environment) -> Float[Array, " games"]:
+        plan = climb(environment, discount, keys[0])
+        return jax.vmap(lambda key: long_term(follow(environment, plan, key)[0], discount)[0])(keys)
+
+    found: Float[Array, "seeds games"] = eqx.filter_vmap(best)(environments)
+    return found
+
+
+def planned_for_all(run: Trained, games: int, watch: Watcher) -> Played:
+    """A planner's play: the best plan for all silos that was found, in the same games; one seed stands for all."""
+    planner, plan = plan_for_all(run, watch)
+    payoffs, report = _followed(planner, plan, games, mesh_for(games))
+    long = jax.vmap(lambda game: long_term(game, run.plan.scenario.discount))(payoffs)
+    return Played(*(np.asarray(part)[None] for part in (long, report.welfare, report.contributions, report.payoffs)))
 
 
 @eqx.filter_jit
-def _best_plan(
-    environments: Environment, discount: float, games: int
-) -> tuple[Float[Array, "seeds games"], Float[Array, "seeds games"]]:
-    """The only player's best plan: its long-term payoff, and the welfare per slot."""
-    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, CLIMB))
-    keys = _luck(games)
+def _followed(planner: Planner, plan: Float[Array, "slots silos"], games: int, mesh: Mesh) -> tuple[Array, Any]:
+    def here(keys: Array) -> tuple[Array, Any]:
+        return jax.vmap(lambda key: follow(planner, plan, key))(keys)
 
-    def worth(environment: Environment, plan: Float[Array, "slots action"], key: Array) -> tuple[Array, Array]:
-        resetting, stepping = jax.random.split(key)
-
-        def slot(state: Any, at: tuple[Array, Array]) -> tuple[Any, tuple[Array, Array]]:
-            state, payoff, report = environment.step(state, at[0][None], at[1])
-            return state, (payoff, report.welfare)
-
-        keys = jax.random.split(stepping, environment.horizon)
-        payoffs, welfare = jax.lax.scan(slot, environment.reset(resetting), (plan, keys))[1]
-        return long_term(payoffs, discount)[0], welfare.mean()
-
-    def climb(environment: Environment, begun: Float[Array, "slots action"]) -> tuple[Array, Array]:
-        def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], None]:
-            plan, memory = carry
-            slope = jax.grad(lambda p: worth(environment, p, keys[0])[0])(plan)
-            change, memory = optimiser.update(-slope, memory)
-            return (jnp.clip(plan + change, 0, 1), memory), None
-
-        plan = jax.lax.scan(step, (begun, optimiser.init(begun)), None, CLIMB)[0][0]
-        return plan, worth(environment, plan, keys[0])[0]
-
-    def best(environment: Environment) -> tuple[Array, Array]:
-        over = jnp.linspace(1.0, 0.0, environment.horizon) if environment.horizon > 1 else jnp.ones(1)
-        starts = jnp.stack([jnp.full(environment.horizon, level) for level in (0.1, 0.5, 0.9)] + [over])
-        starts = jnp.repeat(starts[:, :, None], environment.action_size, axis=2)
-        plans, reached = jax.vmap(lambda begun: climb(environment, begun))(starts)
-        plan = plans[jnp.argmax(reached)]
-        return jax.vmap(lambda key: worth(environment, plan, key))(keys)
-
-    found: tuple[Array, Array] = eqx.filter_vmap(best)(environments)
-    return found
+    spread = jax.shard_map(here, mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False)
+    played: tuple[Array, Any] = spread(_luck(games))
+    return played

@@ -18,18 +18,14 @@ from potluck.economy import (
     pigouvian_intensity,
     price_of_anarchy,
     rationality,
-    redistribution,
     regrets,
     settle,
     welfare,
     welfare_optimal_intensity,
 )
-from potluck.errors import PotluckError
-from potluck.federation.curve import Sustained, curve
-from potluck.scenario import CurvePrecision, Scenario
 from potluck.studies.plain import plain_values
 
-__all__ = ["Settled", "Solution", "Sweep", "plain", "plain_settled", "settled", "solve", "stage_game", "sweep"]
+__all__ = ["Settled", "Solution", "Sweep", "plain", "plain_settled", "settled", "solve", "sweep"]
 
 
 class Play(eqx.Module):
@@ -87,19 +83,6 @@ class Sweep(eqx.Module):
         """The point of highest welfare; the smallest intensity where several are equal but for rounding."""
         top = self.welfare.max()
         return int(jnp.argmax(self.welfare >= top - 1e-9 * jnp.abs(top)))
-
-
-def stage_game(scenario: Scenario) -> StageGame:
-    """The slot that a scenario repeats, on the static curve of sustained contribution, at intensity α0."""
-    if not isinstance(scenario.precision, CurvePrecision):
-        raise PotluckError("precision.source must be 'curve' to solve the stage game; a real federation has no formula")
-    terms = scenario.draw(jax.random.key(scenario.seed))
-    return StageGame(
-        terms=terms,
-        energy_price=jnp.asarray(scenario.energy_price, dtype=float),
-        redistribution=redistribution(scenario),
-        precision=Sustained(curve(scenario.precision), terms.samples, scenario.horizon),
-    )
 
 
 @eqx.filter_jit

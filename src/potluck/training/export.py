@@ -103,8 +103,8 @@ def export_policy(run: "Trained", silo: int, seed: int, place: Path) -> None:
     scenario = run.plan.scenario
     if not 0 <= silo < scenario.silos.count:
         raise PotluckError(f"--silo must be 0 to {scenario.silos.count - 1}, got {silo}")
-    if run.plan.agent == "planner":
-        raise PotluckError("--silo: a planner decides for all silos and sees what all see; no single one can use it")
+    if run.plan.joint:
+        raise PotluckError(f"--silo: {run.plan.agent} decides for all silos; no single one can use it")
     learned = jax.tree.map(lambda leaf: leaf[run.row(seed), silo], run.runs.learned)
     actor, shape = _actor(run.seated.learner, learned, run.seated.environment.observation_size)
     about = {

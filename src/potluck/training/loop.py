@@ -22,6 +22,8 @@ from potluck.federation.runs import mesh_over
 __all__ = ["AXIS", "Course", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
 
 AXIS = "games"
+BEFORE = 2**32 - 1
+"""A slot that no run reaches: its key draws what there is before the first one."""
 Played = TypeVar("Played", bound=Environment)
 
 
@@ -70,9 +72,9 @@ def first(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"
     """Fresh learners, fresh games."""
 
     def one(environment: Environment, seed: Int[Array, ""]) -> Runs:
-        key = jax.random.key(seed)
-        learned = jax.vmap(learner.init)(jax.random.split(key, environment.players))
-        states = jax.vmap(environment.reset)(jax.random.split(key, games))
+        learning, playing = jax.random.split(jax.random.fold_in(jax.random.key(seed), BEFORE))
+        learned = jax.vmap(learner.init)(jax.random.split(learning, environment.players))
+        states = jax.vmap(environment.reset)(jax.random.split(playing, games))
         recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
         recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
         return Runs(learned, states, recall)

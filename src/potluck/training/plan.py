@@ -7,13 +7,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from potluck.agents import Environment, Learner, Options, agent
+from potluck.agents import Environment, Fixed, Learner, Options, agent
+from potluck.economy import nash
 from potluck.errors import PotluckError
 from potluck.federation import load as load_data
-from potluck.game import Members, Planner, game
+from potluck.game import Members, Planner, game, stage_game
 from potluck.scenario import FedAvgPrecision, Scenario, load, render
 from potluck.training.files import whole_text
 from potluck.training.loop import AXIS, mesh_for, side_by_side
@@ -23,7 +25,7 @@ __all__ = ["RUN", "Plan", "Seated", "read_plan", "seat", "seeds_of", "write_plan
 RUN = "run.json"
 
 CHUNK = 8
-"""Windows between two looks at the results."""
+"""Windows between two looks at the results, at most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,11 @@ class Plan:
             raise PotluckError(f"window must be 1 or more, or 0 for the agent's own, got {self.window}")
 
     @property
+    def joint(self) -> bool:
+        """Whether one player decides for all."""
+        return self.agent in ("planner", "nash")
+
+    @property
     def depth(self) -> int:
         """D."""
         horizon = self.scenario.horizon
@@ -56,8 +63,10 @@ class Plan:
 
     @property
     def chunk(self) -> int:
-        """Windows in one call of the compiled program."""
-        return min(CHUNK, -(-self.slots // (self.games * self.depth)))
+        """Windows in one call of the compiled program: as many as leave the fewest over at the end."""
+        windows = -(-self.slots // (self.games * self.depth))
+        most = min(CHUNK, windows)
+        return min(range(most, most // 2, -1), key=lambda chunk: -(-windows // chunk) * chunk)
 
     @property
     def chunks(self) -> int:
@@ -83,8 +92,10 @@ def seat(plan: Plan) -> Seated:
         scenario = scenario.model_copy(update={"mechanism": scenario.mechanism.model_copy(update={"kind": "none"})})
     described = scenario.precision
     data = load_data(described.task) if isinstance(described, FedAvgPrecision) else None
-    view = Planner if plan.agent == "planner" else Members
+    view = Planner if plan.joint else Members
     environment = side_by_side([view(game(scenario, data=data))] * plan.seeds)
+    if plan.agent == "nash":
+        return Seated(environment, Fixed(environment.action_size, eqx.filter_jit(nash)(stage_game(scenario))))
     learner = agent(
         plan.agent,
         environment,

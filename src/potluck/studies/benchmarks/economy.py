@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from potluck.economy import nash
+from potluck.game import stage_game
 from potluck.scenario import preset
-from potluck.studies.stage import stage_game
 
 __all__ = ["Wait", "waits"]
 

@@ -1,0 +1,74 @@
+"""Plans for a whole game, against a game whose best plan is known."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpy.testing import assert_allclose
+
+from potluck.federation.described import on_task
+from potluck.scenario import preset
+from potluck.studies import planning
+from potluck.studies.deviations import planned_for_all
+from potluck.studies.planning import climb, search
+from tests.studies.learnt import hasty_compiler, playing
+
+__all__ = ["hasty_compiler"]
+
+
+class Hilly(eqx.Module):
+    """One player with two actions: u_t = −(a_t − best_t)², and a little luck that no plan can change."""
+
+    best: Float[Array, "slots 2"]
+
+    players, observation_size, action_size = 1, 1, 2
+
+    @property
+    def horizon(self) -> int:
+        return len(self.best)
+
+    def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
+        del key
+        return jnp.asarray(0)
+
+    def observe(self, state: Int[Array, ""]) -> Float[Array, "1 1"]:
+        return jnp.zeros((1, 1)) * state
+
+    def step(
+        self, state: Int[Array, ""], actions: Float[Array, "1 2"], key: PRNGKeyArray
+    ) -> tuple[Int[Array, ""], Float[Array, " 1"], None]:
+        worth = -jnp.sum((actions[0] - self.best[state]) ** 2) + 0.1 * jax.random.normal(key)
+        return state + 1, worth[None], None
+
+
+BEST = jnp.asarray([[0.9, 0.0], [0.9, 0.0], [0.4, 1.0], [0.4, 1.0], [0.1, 0.5], [0.1, 0.5]])
+
+
+def test_search_finds_the_best_plan_corners_included() -> None:
+    told: list[float] = []
+    found = search(Hilly(BEST), jax.random.key(0), lambda _, share: told.append(share))
+    assert_allclose(found, BEST, atol=0.03)
+    assert told == sorted(told)
+    assert 0.9 < told[-1] < 1
+
+
+def test_ascent_finds_the_best_plan() -> None:
+    found = eqx.filter_jit(climb)(Hilly(BEST), 0.9, jax.random.key(0))
+    assert_allclose(found, BEST, atol=0.01)
+
+
+def test_a_plan_has_at_most_one_piece_a_slot() -> None:
+    found = search(Hilly(BEST[:2]), jax.random.key(0), lambda *_: None)
+    assert_allclose(found, BEST[:2], atol=0.03)
+
+
+@pytest.mark.slow
+def test_on_real_training_a_short_search_beats_bringing_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "GENERATIONS", 12)
+    run = playing(on_task(preset("paper"), "digits"), [[0.5] * 4])
+    found = planned_for_all(run, 16, lambda *_: None)
+    assert found.contributions.shape == (1, 16, 30, 4)
+    assert_allclose(found.slot_payoffs.sum(-1), found.welfare, rtol=1e-5)
+    assert np.mean(found.welfare) > 3710  # all bringing half earn 3681, all bringing everything 3752
