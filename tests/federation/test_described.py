@@ -4,6 +4,7 @@ import dataclasses
 from itertools import product
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.errors import PotluckError
-from potluck.federation import Dataset, load
+from potluck.federation import Dataset, PrecisionSource, load
 from potluck.federation.described import on_task, precision_source
 from potluck.federation.dynamics import Redraw, Stream
 from potluck.scenario import FedAvgPrecision, Mechanism, Normal, Scenario, parse, preset, render
@@ -156,8 +157,8 @@ def test_in_a_game_more_data_means_more_precision(digits: Dataset) -> None:
     scenario = on_task(preset("paper"), "digits", digits)
     source = precision_source(scenario, scenario.draw(jax.random.key(0)), 0, digits)
 
-    @jax.jit
-    def precision(contribution: Array) -> Array:
+    @eqx.filter_jit
+    def precision(source: PrecisionSource, contribution: Array) -> Array:
         def game(key: Array) -> Array:
             def slot(state: Any, key: Array) -> tuple[Any, Array]:
                 return source.train(state, jnp.full(4, contribution), key)
@@ -166,4 +167,7 @@ def test_in_a_game_more_data_means_more_precision(digits: Dataset) -> None:
 
         return jax.vmap(game)(jax.random.split(jax.random.key(0), 16)).mean()
 
-    assert (np.diff([precision(share) for share in (0.1, 0.2, 0.3, 0.4, 0.5)]) > 0).all()
+    shares = jnp.asarray([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert (np.diff([precision(source, share) for share in shares]) > 0).all()
+    customary = dataclasses.replace(source, smooth=False)  # type: ignore[type-var]
+    assert precision(customary, shares[3]) < precision(customary, shares[2])

@@ -82,7 +82,7 @@ def draw_learning(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: Pat
     axes = figure.add_subplot()
     for agent, (slots, welfare) in curves.items():
         name, colour = LEARNERS[agent]
-        axes.plot(slots, welfare.mean(0), color=colour, label=name)
+        axes.plot(slots, welfare.mean(0), "--" if agent == "planner" else "-", color=colour, label=name)
         axes.fill_between(slots, welfare.min(0), welfare.max(0), color=colour, alpha=0.2, linewidth=0)
     seeds = len(next(iter(curves.values()))[1])
     axes.set(xlabel="slots played by each seed", ylabel="welfare per slot", title="What silos learn to earn together")
