@@ -1,4 +1,4 @@
-"""How an agent learns the long-term game, and how good what it has learnt is: the tables of docs/agents.md.
+"""How an agent learns the long-term game, and how good what it has learnt is: the tables of docs/learning.md.
 
     python benchmarks/agents.py OUT.json --agent mpgd --estimator paper --policy gaussian --dnc critic
 
@@ -42,10 +42,10 @@ def learn(plan: Plan, seated: Seated) -> Learnt:
     """Train and keep the time."""
     seeds = seeds_of(plan)
     runs = begin(seated.environment, seated.learner, seeds, plan.games)
-    course = Course(seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.depth, plan.chunk)
+    course = Course(seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.games, plan.depth, plan.chunk)
     reports, begun = [], time.monotonic()
     for chunk in range(plan.chunks):
-        runs, report = train(course, runs, jnp.asarray(chunk * plan.chunk * plan.depth))
+        runs, report, _ = train(course, runs, jnp.asarray(chunk * plan.chunk * plan.depth))
         reports.append(np.asarray(report.welfare))
         if chunk == 0:
             compiled = time.monotonic()
@@ -109,7 +109,8 @@ def _arrival(curve: np.ndarray, per_window: int) -> int:
     width = max(len(curve) // 20, 1)
     smooth = np.convolve(curve, np.ones(width) / width, mode="valid")
     wanted = curve[0] + 0.95 * (curve[-max(len(curve) // 10, 1) :].mean() - curve[0])
-    return int(np.argmax(smooth >= wanted) + width) * per_window
+    there = np.flatnonzero(smooth >= wanted)
+    return int((there[0] if len(there) else len(smooth)) + width) * per_window
 
 
 def main() -> None:

@@ -42,23 +42,22 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 def draw(rows: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Welfare while learning."""
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    whole, closer = figure.subplots(1, 2)
     for name, row in rows.items():
         welfare = np.mean(row["curve"]["welfare"], axis=0)
         width = max(len(welfare) // 30, 1)
         smooth = np.convolve(welfare, np.ones(width) / width, mode="valid")
         slots = (np.arange(len(smooth)) + width) * row["curve"]["slots_per_window"]
-        axes.plot(slots, smooth, label=name)
-    best = max(np.mean(row["final"]["mean"]) for row in rows.values())
-    axes.set(
-        xlabel="slots played by each seed",
-        ylabel="welfare per slot, exploring",
-        title=f"What agents learn on the digits: mean of {next(iter(rows.values()))['seeds']} seeds",
-        ylim=(best - 70, best + 10),
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+        for axes in (whole, closer):
+            axes.plot(slots, smooth, label=name)
+    best = max(row["final"]["mean"] for row in rows.values())
+    closer.set(ylim=(best - 50, best + 10), title="The same, closer")
+    whole.set(title=f"What agents learn on the digits: mean of {next(iter(rows.values()))['seeds']} seeds")
+    for axes in (whole, closer):
+        axes.set(xlabel="slots played by each seed", ylabel="welfare per slot, exploring")
+        axes.grid(alpha=0.3)
+    whole.legend(loc="lower right")
     figure.savefig(path, dpi=130)
 
 

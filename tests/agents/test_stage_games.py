@@ -47,8 +47,8 @@ def test_learners_find_the_equilibrium_of_a_stage_game(name: str, estimator: str
     seated, seeds = seat(plan), seeds_of(plan)
     runs = begin(seated.environment, seated.learner, seeds, plan.games)
     windows = plan.slots // (plan.games * plan.depth)
-    course = Course(seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.depth, windows)
-    runs, _ = train(course, runs, jnp.asarray(0))
+    course = Course(seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.games, plan.depth, windows)
+    runs, _, _ = train(course, runs, jnp.asarray(0))
 
     def decide(environment: eqx.Module, learned: eqx.Module) -> jax.Array:
         seen = environment.observe(environment.reset(jax.random.key(0)))  # type: ignore[attr-defined]

@@ -2,15 +2,20 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from potluck.cli.certify import _show
 from potluck.scenario import render
+from potluck.studies.certificate import Bounds, certify, plain
+from potluck.studies.deviations import in_earnest
 from tests.cli.test_cli import refused
-from tests.studies.learnt import ONE_SLOT
+from tests.studies.learnt import ONE_SLOT, playing
 
 HASTY = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
@@ -39,13 +44,24 @@ def test_a_certificate_is_a_table_a_file_and_the_same_every_time(run: Path) -> N
     assert found == json.loads((run / "certificate.json").read_text())
     assert found["nash_conv"] == pytest.approx(sum(silo["gain"]["mean"] for silo in found["silos"]))
     assert found["nash_conv_share_of_stake"] == pytest.approx(found["nash_conv"] / found["stake"])
+    assert found["nash_conv_interval"]["mean"] == found["nash_conv"]
     assert found["welfare_planner"] is None
-    assert found["seeds"] == 2
+    assert (found["seeds"], found["slots"], found["broken_deviators"]) == (2, 20, 0)
     written = (run / "certificate.json").read_bytes()
     shown = potluck("certify", "run", *CHEAP, cwd=run.parent).stdout
     assert (run / "certificate.json").read_bytes() == written
     for text in ("NashConv", "of the stake", "could gain", "better than not taking part", "3 of 3 silos", "Saved run"):
         assert text in shown
+
+
+def test_where_all_lose_there_is_no_price_of_anarchy(capsys: pytest.CaptureFixture[str]) -> None:
+    silos = ONE_SLOT.silos.model_copy(update={"communication": 5000.0})
+    run = playing(ONE_SLOT.model_copy(update={"silos": silos}), [[0.5] * 3])
+    judged = certify(run, games=2, slots=0, against=Bounds(in_earnest(run, 2), in_earnest(run, 2)))
+    _show(Console(), plain(judged))
+    shown = capsys.readouterr().out
+    assert re.search(r"price of anarchy +–", shown)
+    assert "0 of 3 silos" in shown
 
 
 @pytest.mark.parametrize("command", ["certify", "demo"])
@@ -72,7 +88,7 @@ def test_a_planner_cannot_be_certified(run: Path, tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_bytes((run / "scenario.toml").read_bytes())
     plan = json.loads((run / "run.json").read_text()) | {"agent": "planner"}
     (tmp_path / "run.json").write_text(json.dumps(plan))
-    assert "planner decides for all, so nobody can deviate" in refused("certify", str(tmp_path))
+    assert "planner sets all contributions, so nobody can deviate" in refused("certify", str(tmp_path))
 
 
 def test_a_folder_of_something_else_is_no_place_for_a_demo(tmp_path: Path) -> None:

@@ -252,3 +252,16 @@ def test_a_precision_that_is_no_table_is_named(wrong: str) -> None:
 def test_an_unknown_preset_lists_the_known_ones() -> None:
     with pytest.raises(PotluckError, match="paper, dilemma, literal"):
         preset("papre")
+
+
+def test_a_seed_means_the_same_silos_in_any_precision() -> None:
+    scenario = preset("paper")
+    with jax.enable_x64(True):
+        double = scenario.draw(jax.random.key(3))
+        assert double.profit.dtype == jnp.float64
+    with jax.enable_x64(False):
+        single = scenario.draw(jax.random.key(3))
+        assert single.profit.dtype == jnp.float32
+    for one, other in zip(jax.tree.leaves(double), jax.tree.leaves(single), strict=True):
+        assert_array_equal(np.asarray(one, np.float32), one)
+        assert_array_equal(one, other)

@@ -178,7 +178,7 @@ def test_a_bound_of_another_plan_is_refused(learnt: Path) -> None:
 def test_a_planner_and_a_single_game_cannot_be_certified(halves: Trained) -> None:
     with pytest.raises(PotluckError, match="games must be 2 or more"):
         certify(halves, games=1)
-    with pytest.raises(PotluckError, match="planner decides for all, so nobody can deviate"):
+    with pytest.raises(PotluckError, match="planner sets all contributions, so nobody can deviate"):
         certify(Trained(Plan(TINY, "planner"), halves.seated, halves.runs))
 
 

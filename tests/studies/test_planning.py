@@ -59,14 +59,14 @@ def test_ascent_finds_the_best_plan() -> None:
     assert_allclose(found, BEST, atol=0.01)
 
 
-def test_a_plan_has_at_most_one_piece_a_slot() -> None:
-    found = search(Hilly(BEST[:2]), jax.random.key(0), lambda *_: None)
-    assert_allclose(found, BEST[:2], atol=0.03)
+def test_a_short_game_is_planned_slot_by_slot() -> None:
+    found = search(Hilly(BEST[1:3]), jax.random.key(0), lambda *_: None)
+    assert_allclose(found, BEST[1:3], atol=0.03)
 
 
 @pytest.mark.slow
 def test_on_real_training_a_short_search_beats_bringing_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "GENERATIONS", 12)
+    monkeypatch.setattr(planning, "GENERATIONS", 8)
     run = playing(on_task(preset("paper"), "digits"), [[0.5] * 4])
     found = planned_for_all(run, 16, lambda *_: None)
     assert found.contributions.shape == (1, 16, 30, 4)

@@ -26,7 +26,7 @@ def learn(game: Quadratic, name: str, options: Options, calls: int = 1) -> tuple
     runs = begin(environment, learner, seeds, GAMES)
     for call in range(calls):
         at = jnp.asarray(call * WINDOWS * DEPTH)
-        runs, _ = train(Course(environment, learner, seeds, mesh, DEPTH, WINDOWS), runs, at)
+        runs, _, _ = train(Course(environment, learner, seeds, mesh, GAMES, DEPTH, WINDOWS), runs, at)
     return learner, jax.tree.map(lambda leaf: leaf[0], runs.learned)
 
 

@@ -139,15 +139,13 @@ def test_a_run_killed_before_its_first_chunk_begins_again(whole: Path, stopped: 
 
 
 def spoilt(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Training that goes wrong for silo 2 of the second seed in the last chunk."""
+    """Training that goes wrong for silo 2 of the second seed before the last chunk, and soon for everyone."""
 
-    def wrong(course: Any, runs: Runs, slot: Any) -> tuple[Runs, Any]:
-        late = int(slot) == 3 * PLAN.chunk * PLAN.depth
-        runs, report = train(course, runs, slot)
-        if late:
+    def wrong(course: Any, runs: Runs, slot: Any) -> Any:
+        if int(slot) == 3 * PLAN.chunk * PLAN.depth:
             bias = runs.learned.actor.head.bias.at[1, 2, 0].set(jnp.nan)
             runs = eqx.tree_at(lambda r: r.learned.actor.head.bias, runs, bias)
-        return runs, report
+        return train(course, runs, slot)
 
     return wrong
 
@@ -157,7 +155,7 @@ def test_learning_that_breaks_down_names_slot_and_silo_and_keeps_the_last_checkp
 ) -> None:
     with monkeypatch.context() as broken:
         broken.setattr(run, "train", spoilt(train))
-        with pytest.raises(PotluckError, match="silo 2 of seed 1 learnt a value that is no number by slot 192"):
+        with pytest.raises(PotluckError, match="silo 2 of seed 1 learnt a value that is no number by slot 144"):
             finish(stopped)
     assert np.isfinite(trained(stopped).runs.learned.actor.head.bias).all()
     assert finish(stopped) == 1
@@ -191,6 +189,23 @@ def test_a_seed_alone_learns_what_it_learns_among_others(whole: Path, tmp_path: 
     among = among[among.seed == TINY.seed].reset_index(drop=True)
     # Not bit for bit: XLA may order a sum otherwise when there is another axis beside it (2e-6 seen).
     assert_allclose(mine.to_numpy(), among.to_numpy(), rtol=1e-4)
+
+
+def test_what_a_run_did_not_write_is_not_overwritten(tmp_path: Path) -> None:
+    for name in ("scenario.toml", "metrics.csv"):
+        mine = tmp_path / name[:2] / name
+        mine.parent.mkdir()
+        mine.write_text("mine")
+        with pytest.raises(PotluckError, match=f"{name}: would be overwritten; name another folder with --out"):
+            start(PLAN, mine.parent)
+        assert mine.read_text() == "mine"
+
+
+def test_a_policy_outlives_its_metrics(stopped: Path) -> None:
+    (stopped / "metrics.csv").unlink()
+    found = trained(stopped)
+    assert not found.finished
+    assert found.slots == 144
 
 
 def test_a_folder_holds_one_run(whole: Path) -> None:

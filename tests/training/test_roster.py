@@ -67,3 +67,23 @@ def test_a_run_plays_hardly_more_than_it_was_asked_for(slots: int) -> None:
     window = plan.games * plan.depth
     played = plan.chunks * plan.chunk * window
     assert slots <= played < max(1.01 * slots, slots + window)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("wpr:1", Options(), "agent must be one of .*, got 'wpr:1'"),
+        ("greedy:3", Options(), "agent must be one of .*, got 'greedy:3'"),
+        ("fixed:2", Options(), "fixed needs a contribution in"),
+        ("greedy", Options(estimator="ppo"), "estimator: greedy has no choice of it"),
+        ("maa2c", Options(estimator="ppo"), "estimator: maa2c has no choice of it"),
+    ],
+)
+def test_what_an_agent_cannot_be_is_refused(name: str, options: Options, message: str) -> None:
+    with pytest.raises(PotluckError, match=message):
+        seat(Plan(TINY, name, options, seeds=1))
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(PotluckError, match="memory must be one of critic, actor, both, none, got 'all'"):
+        Options(memory="all")  # type: ignore[arg-type]

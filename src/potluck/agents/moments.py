@@ -22,7 +22,7 @@ class Moments(eqx.Module):
 
     @classmethod
     def none(cls, *size: int) -> "Moments":
-        """Nothing seen: numbers pass as they are."""
+        """Nothing seen: numbers pass as they are, up to ±10."""
         return cls(jnp.zeros(()), jnp.zeros(size), jnp.ones(size))
 
     def after(self, values: Float[Array, "games slots *size"], axis: str | None) -> "Moments":

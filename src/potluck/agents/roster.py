@@ -28,6 +28,13 @@ AGENTS = {
 }
 
 
+KNOWN = {
+    "estimator": ("paper", "ppo"),
+    "policy": ("gaussian", "beta"),
+    "memory": ("critic", "actor", "both", "none"),
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """What may be chosen about a policy-gradient agent; None is the agent's own way."""
@@ -36,17 +43,27 @@ class Options:
     policy: Literal["gaussian", "beta"] | None = None
     memory: Placement | None = None
 
+    def __post_init__(self) -> None:
+        for name, known in KNOWN.items():
+            given = getattr(self, name)
+            if given is not None and given not in known:
+                raise PotluckError(f"{name} must be one of {', '.join(known)}, got {given!r}")
+
 
 def agent(
     name: str, environment: Environment, *, discount: float, updates: int, axis: str | None, options: Options
 ) -> Learner:
     """The named agent for one player of the environment, learning from `updates` windows."""
+    chosen = {key: value for key, value in dataclasses.asdict(options).items() if value is not None}
     kind, _, argument = name.partition(":")
+    simple = kind in ("fixed", "random", "greedy")
+    if chosen and (simple or (kind == "maa2c" and "estimator" in chosen)):
+        raise PotluckError(f"{next(iter(chosen))}: {kind} has no choice of it; leave it out")
     if kind == "fixed":
         return Fixed(environment.action_size, _share(name, argument))
-    if kind == "random":
+    if name == "random":
         return Random(environment.action_size, 0.5)
-    if kind == "greedy":
+    if name == "greedy":
         return Greedy(environment.action_size, axis=axis)
     ways: dict[str, dict[str, Any]] = {
         "mpgd": {},
@@ -65,10 +82,9 @@ def agent(
             "leash": 0.0,
         },
     }
-    if kind not in ways:
+    if name not in ways:
         raise PotluckError(f"agent must be one of {', '.join(AGENTS)}, got {name!r}")
-    chosen = {key: value for key, value in dataclasses.asdict(options).items() if value is not None}
-    way = {**ways[kind], **chosen}
+    way = {**ways[name], **chosen}
     seen = environment.observation_size
     return PolicyGradient(
         observation_size=seen,

@@ -201,10 +201,12 @@ def training(
     from potluck.federation.figures import check_picture
     from potluck.studies.benchmarks.training import Work, draw_cost, measure
 
-    counts = [int(count) for count in numbers(silos, "--silos")]
+    asked = numbers(silos, "--silos")
     check_picture(plot)
-    if min(counts) < 2:
-        raise PotluckError(f"--silos must be 2 or more, got {min(counts)}")
+    for count in asked:
+        if count < 2 or count != int(count):
+            raise PotluckError(f"--silos must be whole numbers of 2 or more, got {count:g}")
+    counts = [int(count) for count in asked]
     rows = []
     with Console(stderr=True).status("Timing…") as status:
         for count in counts:

@@ -52,7 +52,7 @@ def certify(
 
     plan = read_plan(run)
     if plan.joint:
-        raise PotluckError(f"{run}: {plan.agent} decides for all, so nobody can deviate; certify another agent's run")
+        raise PotluckError(f"{run}: {plan.agent} sets all contributions, so nobody can deviate from it")
     start_cores()
     from rich.console import Console
 
@@ -63,6 +63,8 @@ def certify(
     with Watching() as watch:
         watch("reading the run", 0.0)
         found = trained(run)
+        if not found.finished:
+            raise PotluckError(f"{run}: not finished; go on with `potluck resume {run}`, then certify it")
         limits = certificate.bounds(found, run, games=games, watch=watch) if bounds else None
         judged = certificate.certify(found, games=games, slots=slots, against=limits, watch=watch)
     values = certificate.plain(judged)
@@ -142,14 +144,18 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
     whole.add_column(justify="right")
     whole.add_column(no_wrap=True)
     share = percent(found["nash_conv_share_of_stake"])
-    whole.add_row("NashConv", f"{found['nash_conv']:.3f} per slot, {share} of the stake {found['stake']:.3f}")
+    conv = span(found["nash_conv_interval"], ".3f")
+    whole.add_row("NashConv", f"{conv} per slot, {share} of the stake {found['stake']:.3f}")
+    if found["broken_deviators"]:
+        whole.add_row("deviators that broke down", f"{found['broken_deviators']}, counted as gaining nothing")
     whole.add_row("welfare", span(found["welfare"], ".2f"))
     if bounded:
         whole.add_row("without redistribution (WPR)", span(found["welfare_wpr"], ".2f"))
         whole.add_row("planner", span(found["welfare_planner"], ".2f"))
         gained = found["gain_share"]
-        whole.add_row("share of the planner's gain", "nothing to gain" if gained is None else span(gained, ".0%"))
-        whole.add_row("price of anarchy", f"{found['price_of_anarchy']:.5f}")
+        said = "the planner found none" if gained is None else span(gained, ".0%")
+        whole.add_row("share of the planner's gain", said)
+        whole.add_row("price of anarchy", number(found["price_of_anarchy"], ".5f"))
     rational = sum(silo["rational_against_leaving"] for silo in found["silos"])
     whole.add_row("better than not taking part", f"{rational} of {len(found['silos'])} silos")
     if bounded:
@@ -164,16 +170,21 @@ def span(interval: dict[str, float | None], spec: str) -> str:
     """Mean and interval as a person reads them; one seed has none."""
     low, high = interval["low"], interval["high"]
     around = "" if low is None or high is None or low == high else f" ({low:{spec}} to {high:{spec}})"
-    return f"{interval['mean']:{spec}}{around}"
+    return f"{number(interval['mean'], spec)}{around}"
 
 
 def around(interval: dict[str, float | None], spec: str) -> str:
     """Mean and half of the interval, where there is little room; one seed has none."""
     low, high = interval["low"], interval["high"]
     width = "" if low is None or high is None or low == high else f" ± {(high - low) / 2:{spec}}"
-    return f"{interval['mean']:{spec}}{width}"
+    return f"{number(interval['mean'], spec)}{width}"
+
+
+def number(value: float | None, spec: str) -> str:
+    """A number, or a dash where there is none."""
+    return "–" if value is None else f"{value:{spec}}"
 
 
 def percent(share: float | None) -> str:
     """A share, or a dash where there is none."""
-    return "–" if share is None else f"{share:.1%}"
+    return number(share, ".1%")

@@ -152,7 +152,7 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
     columns = list(agents.values())
     table.add_row("welfare", *(around(each["welfare"], ".1f") for each in columns))
     gained = columns[0]["gain_share"]
-    said = ("nothing to gain", "", "") if gained is None else (around(gained, ".0%"), "0%", "100%")
+    said = ("none found", "", "") if gained is None else (around(gained, ".0%"), "0%", "100%")
     table.add_row("share of planner's gain", *said)
     for silo in range(len(columns[0]["payoffs"])):
         table.add_row(f"payoff of silo {silo}", *(around(each["payoffs"][silo], ".1f") for each in columns))

@@ -52,8 +52,8 @@ def maximise_on_segment(
         )
 
     nothing = _Zoom(grid[0], grid[-1], grid[-1], jnp.full_like(grid[0], -jnp.inf), jnp.zeros_like(grid[0]))
-    # A look keeps two cells; those of the first grid may be wide.
-    looks = 1 + math.ceil(math.log(RESOLUTION) / math.log(2 / (points - 1)))
+    # A look keeps two of the grid's cells. More looks than this would tell apart payoffs that only rounding does.
+    looks = math.ceil(math.log(RESOLUTION) / math.log(2 / (points - 1)))
     found = jax.lax.fori_loop(0, looks, look, nothing)
     return found.best, found.value
 

@@ -52,13 +52,17 @@ def redraw(scenario: Scenario, terms: Terms, key: PRNGKeyArray | Array) -> Terms
 def _numbers(
     drawn: float | tuple[float, ...] | Normal, count: int, key: PRNGKeyArray | Array
 ) -> Float[Array, " silos"]:
-    """One number per silo: as written, or from the normal distribution truncated to (0, ∞)."""
+    """One number per silo: as written, or from the normal distribution truncated to (0, ∞).
+
+    Drawn in single precision whatever the rest is computed in, so that a seed means the same silos everywhere.
+    """
     if not isinstance(drawn, Normal):
         return jnp.broadcast_to(jnp.asarray(drawn, dtype=float), (count,))
     if drawn.deviation == 0:
         return jnp.full((count,), drawn.mean)
-    standard = jax.random.truncated_normal(key, -drawn.mean / drawn.deviation, jnp.inf, (count,))
-    return jnp.maximum(drawn.mean + drawn.deviation * standard, 1e-6 * drawn.mean)
+    standard = jax.random.truncated_normal(key, -drawn.mean / drawn.deviation, jnp.inf, (count,), jnp.float32)
+    number = jnp.float32(drawn.mean) + jnp.float32(drawn.deviation) * standard
+    return jnp.maximum(number, jnp.float32(1e-6 * drawn.mean)).astype(float)
 
 
 def counts(drawn: float | tuple[float, ...] | Normal, count: int, key: PRNGKeyArray | Array) -> Float[Array, " silos"]:

@@ -80,8 +80,13 @@ class Certificate:
     agent: str
     seeds: int
     games: int
+    slots: int
+    """That each seed had learnt from."""
     deviator_slots: int
+    broken_deviators: int
+    """Of those trained, how many ended without a payoff that is a number: their gains count as none."""
     silos: list[SiloCertificate]
+    nash_conv_interval: Interval
     welfare: Interval
     """Per slot, every slot alike; payoffs are discounted as silos discount them."""
     jain_index: Interval
@@ -96,7 +101,7 @@ class Certificate:
     @property
     def nash_conv(self) -> float:
         """Σ_n gain_n."""
-        return sum(silo.gain.mean for silo in self.silos)
+        return self.nash_conv_interval.mean
 
     @property
     def stake(self) -> float:
@@ -126,7 +131,7 @@ def certify(
 ) -> Certificate:
     """Certify learnt play. `slots` is the budget of each trained deviator; 0 trains none."""
     if run.plan.joint:
-        raise PotluckError(f"{run.plan.agent} decides for all, so nobody can deviate; certify another agent's run")
+        raise PotluckError(f"{run.plan.agent} sets all contributions, so nobody can deviate from it")
     if games < 2:
         raise PotluckError(f"games must be 2 or more: some to choose a deviation, some to measure it, got {games}")
     watch("play", 0.0)
@@ -145,7 +150,10 @@ def certify(
         agent=run.plan.agent,
         seeds=run.plan.seeds,
         games=games,
+        slots=run.slots,
         deviator_slots=slots,
+        broken_deviators=int((~np.isfinite(deviations["trained"]).all(1)).sum()) if slots > 0 else 0,
+        nash_conv_interval=interval(gains.sum(1)),
         silos=[
             SiloCertificate(
                 silo=n,

@@ -37,6 +37,8 @@ __all__ = [
 
 CONSTANTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Unilateral contributions that span a silo's stake."""
+OTHER_LUCK = 2**31
+"""Where deviators' seeds begin, far from those that the others learnt with."""
 
 
 @dataclass(frozen=True)
@@ -133,14 +135,14 @@ def trained_deviations(
     for n in range(players):
         arena = _against(run, n)
         deviator = _deviator(run, arena, chunks * chunk)
-        identities = jnp.asarray(n * plan.seeds + np.arange(plan.seeds), jnp.uint32)
+        identities = jnp.asarray(OTHER_LUCK + n * plan.seeds + np.arange(plan.seeds), jnp.uint32)
         runs = begin(arena, deviator, identities, plan.games)
         knows = _warm(runs.learned, jax.tree.map(lambda leaf, n=n: leaf[:, n : n + 1], learned))
         runs = place(eqx.tree_at(lambda at: at.learned, runs, knows), mesh)
-        course = Course(arena, deviator, identities, mesh, plan.depth, chunk)
+        course = Course(arena, deviator, identities, mesh, plan.games, plan.depth, chunk)
         for done in range(chunks):
             watch("trained deviators", (n + done / chunks) / players)
-            runs, _ = train(course, runs, jnp.asarray(done * plan.depth * chunk))
+            runs, _, _ = train(course, runs, jnp.asarray(done * plan.depth * chunk))
         found.append(evaluate(arena, deviator, runs.learned, plan.scenario.discount, games).payoffs[..., 0])
     return np.stack(found, axis=-1)
 
@@ -193,7 +195,7 @@ def _planned(environments: Environment, discount: float, games: int) -> Float[Ar
     keys = _luck(games)
 
     def best(environment: Environment) -> Float[Array, " games"]:
-        plan = climb(environment, discount, keys[0])
+        plan = climb(environment, discount, jax.random.key(OTHER_LUCK))
         return jax.vmap(lambda key: long_term(follow(environment, plan, key)[0], discount)[0])(keys)
 
     found: Float[Array, "seeds games"] = eqx.filter_vmap(best)(environments)

@@ -1,8 +1,8 @@
 """The best plan for a whole game: who contributes what in which slot, decided beforehand.
 
-On the curve a plan is found by ascent. Real training has no gradient in the contributions, so there it is found from
-values alone, by the cross-entropy method. Nothing much in a game is random but the model's first weights, so a plan
-can be nearly as good as any policy.
+On the curve a plan is found by ascent. Real training has no gradient in the contributions, so there the slope is
+estimated from values alone. Nothing much in a game is random but the model's first weights, so a plan can be nearly as
+good as any policy.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents import Environment
 from potluck.game import Planner
@@ -26,11 +26,13 @@ from potluck.training.run import Trained
 
 __all__ = ["Watcher", "climb", "follow", "plan_for_all", "search"]
 
-STEPS, STEP = 200, 0.05
+STEPS, STEP, GAMES = 200, 0.05, 16
 """Of the ascent."""
-PIECES, MEMBERS, ELITE, GENERATIONS = 6, 64, 16, 60
-"""Of the search: a plan is constant in each of six parts of the game; of 64 the best 16 make the next generation."""
-PACE, LEAST_SPREAD = 0.3, 0.01
+PAIRS, GENERATIONS, FAR, STRIDE = 32, 40, 0.15, 0.1
+"""Of the search: plans tried in pairs on either side of the present one, how often, how far from it, and the first
+step; distance and step shrink as it goes on."""
+PARTS = (0, 0.07, 0.13, 0.2, 0.3, 0.43, 0.6, 0.8)
+"""Where a searched plan may change, as shares of the game: often at first, where most is decided."""
 
 Watcher = Callable[[str, float], None]
 """Told what is being done, and what share of it is."""
@@ -61,11 +63,15 @@ def follow(environment: Environment, plan: Float[Array, "slots action"], key: PR
 
 
 def climb(environment: Environment, discount: float, key: PRNGKeyArray) -> Float[Array, "slots action"]:
-    """Ascend the only player's long-term payoff from four starts: little, half, much, and less and less."""
+    """Ascend the only player's long-term payoff from four starts: little, half, much, and less and less.
+
+    It is the mean over several games, since terms may be drawn anew in each.
+    """
+    keys = jax.random.split(key, GAMES)
     optimiser = optax.adam(optax.cosine_decay_schedule(STEP, STEPS))
 
     def worth(plan: Float[Array, "slots action"]) -> Float[Array, ""]:
-        return long_term(follow(environment, plan, key)[0], discount)[0]
+        return jax.vmap(lambda key: long_term(follow(environment, plan, key)[0], discount)[0])(keys).mean()
 
     def ascend(begun: Float[Array, "slots action"]) -> tuple[Array, Array]:
         def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], None]:
@@ -83,40 +89,54 @@ def climb(environment: Environment, discount: float, key: PRNGKeyArray) -> Float
     return plans[jnp.argmax(reached)]
 
 
-class Aim(eqx.Module):
-    """Where the search stands: plans are drawn around a centre."""
+class Search(eqx.Module):
+    """Where the search stands: contributions in each part of the game, and the optimiser's memory."""
 
-    centre: Float[Array, "pieces action"]
-    spread: Float[Array, "pieces action"]
+    parts: Float[Array, "parts action"]
+    memory: optax.OptState
 
 
 def search(environment: Environment, key: PRNGKeyArray, watch: Watcher) -> Float[Array, "slots action"]:
-    """Draw plans, keep the best, draw closer to them: the cross-entropy method on the mean payoff of a slot."""
-    pieces = min(PIECES, environment.horizon)
-    aim = Aim(*(jnp.full((pieces, environment.action_size), number) for number in (0.5, 0.25)))
+    """Ascend the mean payoff of a slot along slopes estimated from pairs of plans."""
+    parts = len(np.unique(_part(environment.horizon)))
+    begun = jnp.full((parts, environment.action_size), 0.5)
+    at = Search(begun, _stepper().init(begun))
     for generation in range(GENERATIONS):
         watch("planner: direct search", generation / GENERATIONS)
-        aim = _closer(environment, aim, jax.random.fold_in(key, generation), mesh_for(MEMBERS))
-    return _slots(aim.centre, environment.horizon)
+        spent = jnp.asarray(generation / GENERATIONS)
+        at = _better(environment, at, spent, jax.random.fold_in(key, generation), mesh_for(PAIRS))
+    return at.parts[_part(environment.horizon)]
 
 
-def _slots(pieces: Float[Array, "pieces action"], slots: int) -> Float[Array, "slots action"]:
-    return pieces[np.arange(slots) * len(pieces) // slots]
+def _part(slots: int) -> Int[np.ndarray, " slots"]:
+    """Which part of the game each slot belongs to."""
+    starts = np.unique(np.floor(slots * np.array(PARTS)))
+    return np.searchsorted(starts, np.arange(slots), side="right") - 1
+
+
+def _stepper() -> optax.GradientTransformation:
+    return optax.adam(optax.linear_schedule(STRIDE, STRIDE / 10, GENERATIONS), b1=0.8, b2=0.9)
 
 
 @eqx.filter_jit
-def _closer(environment: Environment, aim: Aim, key: PRNGKeyArray, mesh: Mesh) -> Aim:
-    """One generation, all in the same game with the same luck, so that they differ by their plans alone."""
-    drawing, luck = jax.random.split(key)
-    noise = jax.random.normal(drawing, (MEMBERS // 2, *aim.centre.shape))
-    drawn = jnp.clip(aim.centre + aim.spread * jnp.concatenate([noise, -noise]), 0, 1)
+def _better(environment: Environment, at: Search, spent: Float[Array, ""], key: PRNGKeyArray, mesh: Mesh) -> Search:
+    """One step along the mean of (W(z + σε) − W(z − σε))·ε / 2σ; the two of a pair play the same game."""
+    drawing, playing = jax.random.split(key)
+    noise = jax.random.normal(drawing, (PAIRS, *at.parts.shape))
+    far = FAR * (1 - 0.7 * spent)
+    part = _part(environment.horizon)
 
-    def worth(members: Float[Array, "members pieces action"]) -> Float[Array, " members"]:
-        return jax.vmap(lambda plan: follow(environment, _slots(plan, environment.horizon), luck)[0].mean())(members)
+    def leading(noise: Float[Array, "parts action"], luck: PRNGKeyArray) -> Float[Array, ""]:
+        def worth(parts: Float[Array, "parts action"]) -> Float[Array, ""]:
+            payoffs, _ = follow(environment, jnp.clip(parts, 0, 1)[part], luck)
+            return payoffs.mean()
 
-    spread_out = jax.shard_map(worth, mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False)
-    best = drawn[jnp.argsort(-spread_out(drawn))[:ELITE]]
-    return Aim(
-        centre=(1 - PACE) * aim.centre + PACE * best.mean(0),
-        spread=jnp.maximum((1 - PACE) * aim.spread + PACE * best.std(0), LEAST_SPREAD),
-    )
+        ahead, behind = jax.vmap(worth)(jnp.stack([at.parts + far * noise, at.parts - far * noise]))
+        lead: Float[Array, ""] = ahead - behind
+        return lead
+
+    spread_out = jax.shard_map(jax.vmap(leading), mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False)
+    leads = spread_out(noise, jax.random.split(playing, PAIRS))
+    slope = jnp.mean(leads[:, None, None] * noise, axis=0) / (2 * far)
+    change, memory = _stepper().update(-slope, at.memory)
+    return Search(jnp.clip(at.parts + change, 0, 1), memory)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -49,17 +50,17 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         old.unlink(missing_ok=True)
 
 
-def latest(folder: Path, like: Any, metrics: int) -> Checkpoint | None:
+def latest(folder: Path, like: Any, metrics: float = math.inf) -> Checkpoint | None:
     """The newest checkpoint that is whole, shaped as `like`, none of whose metrics are lost; None without one.
 
-    `metrics` is how many bytes of them there are.
+    `metrics` is how many bytes of them there are; whoever does not go on needs none.
     """
     for place in reversed(_all(folder)):
         try:
             found = _read(place, like)
             if found.metrics <= metrics:
                 return found
-            fault: Exception = ValueError(f"{found.metrics - metrics} bytes of its metrics are lost")
+            fault: Exception = ValueError(f"{found.metrics - metrics:.0f} bytes of its metrics are lost")
         except (OSError, ValueError, KeyError) as damage:
             fault = damage
         warnings.warn(f"{place}: damaged ({fault}); falling back to the checkpoint before it", stacklevel=2)

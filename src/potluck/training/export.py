@@ -1,7 +1,7 @@
 """One silo's policy as a single file, for use in a deployment.
 
-It holds what decides, and nothing else: the actor and how it scales what the silo itself sees. No critic, no payoffs,
-nothing of another silo, no terms but the mean of the silo's own C, which is part of what it sees.
+It holds what decides, and nothing else: the actor and how it scales what the silo itself sees, which is the mean and
+spread of each number in z_n: of the others' contributions, of its own C, of α and P. No critic, no payoffs, no terms.
 """
 
 import dataclasses
@@ -104,7 +104,7 @@ def export_policy(run: "Trained", silo: int, seed: int, place: Path) -> None:
     if not 0 <= silo < scenario.silos.count:
         raise PotluckError(f"--silo must be 0 to {scenario.silos.count - 1}, got {silo}")
     if run.plan.joint:
-        raise PotluckError(f"--silo: {run.plan.agent} decides for all silos; no single one can use it")
+        raise PotluckError(f"--silo: {run.plan.agent} sets what all silos contribute; no single one can use it")
     learned = jax.tree.map(lambda leaf: leaf[run.row(seed), silo], run.runs.learned)
     actor, shape = _actor(run.seated.learner, learned, run.seated.environment.observation_size)
     about = {

@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from potluck.agents.environment import Environment
 from potluck.agents.learner import Act, Learner, Window
 from potluck.federation.runs import mesh_over
 
-__all__ = ["AXIS", "Course", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
+__all__ = ["AXIS", "Course", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "sound_players", "train"]
 
 AXIS = "games"
 BEFORE = 2**32 - 1
@@ -42,6 +42,7 @@ class Course(eqx.Module):
     learner: Learner
     seeds: Int[Array, " seeds"]
     mesh: Mesh
+    games: int
     slots: int
     """In a window."""
     windows: int
@@ -102,8 +103,12 @@ def place(runs: Runs, mesh: Mesh) -> Runs:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any]:
-    """Several windows of play and learning; what is reported are means over games and slots, [windows, seeds, …]."""
+def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any, Bool[Array, "windows seeds players"]]:
+    """Several windows of play and learning.
+
+    What is reported are means over games and slots, [windows, seeds, …], and of every player whether all that it knew
+    before the window was finite: who broke down first spoils the others' payoffs, and so them, one window later.
+    """
     arrays, rest = eqx.partition((course.environment, course.learner), eqx.is_array)
     whole = P()
 
@@ -111,25 +116,40 @@ def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any]:
         environment, learner = eqx.combine(arrays, rest)
 
         def one(runs: Runs, at: Int[Array, ""]) -> tuple[Runs, Any]:
-            played: tuple[Runs, Any] = eqx.filter_vmap(window, in_axes=(eqx.if_array(0), None, 0, 0, None, None))(
-                environment, learner, seeds, runs, at, course.slots
+            sound = sound_players(runs.learned, (len(seeds), environment.players))
+            axes = (eqx.if_array(0), None, 0, 0, None, None, None)
+            runs, means = eqx.filter_vmap(window, in_axes=axes)(
+                environment, learner, seeds, runs, at, course.games // course.mesh.size, course.slots
             )
-            return played
+            return runs, (means, sound)
 
         return jax.lax.scan(one, runs, slot + course.slots * jnp.arange(course.windows))
 
-    done: tuple[Runs, Any] = jax.shard_map(
+    runs, (means, sound) = jax.shard_map(
         here, mesh=course.mesh, in_specs=(whole, whole, SPECS, whole), out_specs=(SPECS, whole), check_vma=False
     )(arrays, course.seeds, runs, slot)
-    return done
+    return runs, means, sound
+
+
+def sound_players(learned: Any, shape: tuple[int, int]) -> Bool[Array, "seeds players"]:
+    """Whose numbers are all numbers. −∞ is one: what Greedy has earned before its first slot."""
+    sound = jnp.ones(shape, bool)
+    for leaf in jax.tree.leaves(eqx.filter(learned, eqx.is_inexact_array)):
+        sound &= (jnp.isfinite(leaf) | (leaf == -jnp.inf)).reshape(*shape, -1).all(-1)
+    return sound
 
 
 def window(
-    environment: Environment, learner: Learner, seed: Int[Array, ""], runs: Runs, slot: Int[Array, ""], slots: int
+    environment: Environment,
+    learner: Learner,
+    seed: Int[Array, ""],
+    runs: Runs,
+    slot: Int[Array, ""],
+    games: int,
+    slots: int,
 ) -> tuple[Runs, Any]:
-    """Play `slots` slots in every game here, then let every player learn from them."""
+    """Play `slots` slots in each of the `games` here, then let every player learn from them."""
     key, learned = jax.random.key(seed), runs.learned
-    games = len(jax.tree.leaves(runs.states)[0])
     identity = games * jax.lax.axis_index(AXIS) + jnp.arange(games)
     rest = jax.vmap(learner.rest, axis_size=environment.players)(learned)
     slots_ahead = slot + jnp.arange(slots)

@@ -20,9 +20,10 @@ from potluck.scenario import FedAvgPrecision, Scenario, load, render
 from potluck.training.files import whole_text
 from potluck.training.loop import AXIS, mesh_for, side_by_side
 
-__all__ = ["RUN", "Plan", "Seated", "read_plan", "seat", "seeds_of", "write_plan"]
+__all__ = ["RUN", "SCENARIO", "Plan", "Seated", "read_plan", "seat", "seeds_of", "write_plan"]
 
 RUN = "run.json"
+SCENARIO = "scenario.toml"
 
 CHUNK = 8
 """Windows between two looks at the results, at most."""
@@ -114,7 +115,7 @@ def seeds_of(plan: Plan) -> Any:
 
 def write_plan(plan: Plan, folder: Path) -> None:
     """The scenario as a scenario file, the rest and the versions as JSON. A run has begun once the latter is there."""
-    (folder / "scenario.toml").write_text(render(plan.scenario), encoding="utf-8")
+    (folder / SCENARIO).write_text(render(plan.scenario), encoding="utf-8")
     rest = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan) if field.name != "scenario"}
     rest["options"] = dataclasses.asdict(plan.options)
     versions = {name: metadata.version(name) for name in ("potluck-fl", "jax", "jaxlib", "equinox", "optax", "numpy")}
@@ -127,8 +128,8 @@ def read_plan(folder: Path) -> Plan:
     try:
         written = json.loads((folder / RUN).read_text(encoding="utf-8"))
         rest = {key: value for key, value in written.items() if key != "versions"}
-        return Plan(scenario=load(folder / "scenario.toml"), **{**rest, "options": Options(**rest["options"])})
+        return Plan(scenario=load(folder / SCENARIO), **{**rest, "options": Options(**rest["options"])})
     except FileNotFoundError:
         raise PotluckError(f"{folder}: no run here; begin one with `potluck train --out {folder}`") from None
-    except (ValueError, TypeError, KeyError, OSError) as fault:
+    except (ValueError, TypeError, KeyError, AttributeError, OSError) as fault:
         raise PotluckError(f"{folder / RUN}: cannot be read as a run ({fault})") from None

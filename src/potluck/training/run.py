@@ -17,9 +17,9 @@ from potluck.agents import Environment
 from potluck.errors import PotluckError
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
-from potluck.training.loop import Course, Runs, begin, first, mesh_for, place, train
+from potluck.training.loop import Course, Runs, begin, first, mesh_for, place, sound_players, train
 from potluck.training.metrics import header, rows
-from potluck.training.plan import RUN, Plan, Seated, read_plan, seat, seeds_of, write_plan
+from potluck.training.plan import RUN, SCENARIO, Plan, Seated, read_plan, seat, seeds_of, write_plan
 
 __all__ = ["Progress", "Trained", "claimed", "go_on", "start", "trained"]
 
@@ -49,6 +49,9 @@ class Trained:
     plan: Plan
     seated: Seated
     runs: Runs
+    slots: int = 0
+    """That each seed has learnt from."""
+    finished: bool = True
 
     def row(self, seed: int) -> int:
         """Where a seed's arrays are."""
@@ -71,6 +74,9 @@ def start(plan: Plan, folder: Path, *, interval: float = INTERVAL) -> Generator[
     """Begin a run in a folder of its own; closing what is returned keeps what is learnt so far."""
     if (folder / RUN).exists():
         raise PotluckError(f"{folder}: holds a run; go on with `potluck resume {folder}` or name another folder")
+    for file in (folder / METRICS, folder / SCENARIO):
+        if file.exists():
+            raise PotluckError(f"{file}: would be overwritten; name another folder with --out")
     seated = seat(plan)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,10 +110,11 @@ def trained(folder: Path) -> Trained:
     """What a run has learnt, as of its newest checkpoint."""
     plan = read_plan(folder)
     seated = seat(plan)
-    checkpoint = _newest(plan, seated, folder)
+    checkpoint = checkpoints.latest(folder / CHECKPOINTS, _like(plan, seated))
     if checkpoint is None:
         raise PotluckError(f"{folder}: nothing learnt yet; go on with `potluck resume {folder}`")
-    return Trained(plan, seated, jax.tree.map(jnp.asarray, checkpoint.runs))
+    learnt = checkpoint.chunk * plan.chunk * plan.depth * plan.games
+    return Trained(plan, seated, jax.tree.map(jnp.asarray, checkpoint.runs), learnt, checkpoint.chunk >= plan.chunks)
 
 
 def claimed(folder: Path) -> IO[bytes]:
@@ -126,6 +133,7 @@ def claimed(folder: Path) -> IO[bytes]:
 
 
 def _newest(plan: Plan, seated: Seated, folder: Path) -> Checkpoint | None:
+    """None of whose metrics are lost."""
     metrics = folder / METRICS
     written = metrics.stat().st_size if metrics.exists() else 0
     return checkpoints.latest(folder / CHECKPOINTS, _like(plan, seated), written)
@@ -141,17 +149,18 @@ def _advance(
     plan: Plan, seated: Seated, folder: Path, checkpoint: Checkpoint | None, interval: float, claim: IO[bytes]
 ) -> Generator[Progress]:
     mesh, seeds = mesh_for(plan.games), seeds_of(plan)
-    if checkpoint is None:
-        runs, done = begin(seated.environment, seated.learner, seeds, plan.games), 0
-    else:
-        runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
-    course = Course(seated.environment, seated.learner, seeds, mesh, plan.depth, plan.chunk)
+    with _memory_named():
+        if checkpoint is None:
+            runs, done = begin(seated.environment, seated.learner, seeds, plan.games), 0
+        else:
+            runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
+    course = Course(seated.environment, seated.learner, seeds, mesh, plan.games, plan.depth, plan.chunk)
     per_chunk, when, saved = plan.depth * plan.chunk, time.monotonic(), done
     with claim:
         while done < plan.chunks:
             with _memory_named():
-                runs, report = train(course, runs, jnp.asarray(done * per_chunk))
-                check_finite(runs.learned, seeds, (done + 1) * per_chunk * plan.games, folder)
+                runs, report, sound = train(course, runs, jnp.asarray(done * per_chunk))
+                check_sound(plan, done * plan.chunk, runs, sound, folder)
             lines = rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games)
             size, done = _append(folder, lines), done + 1
             if done == plan.chunks or time.monotonic() - when >= interval:
@@ -192,17 +201,21 @@ def _append(folder: Path, lines: str) -> int:
         ) from None
 
 
-def check_finite(learned: Any, seeds: Any, slot: int, folder: Path) -> None:
-    """Stop at the first parameter that is not a finite number; the last good checkpoint stays."""
-    for leaf in jax.tree.leaves(eqx.filter(learned, eqx.is_inexact_array)):
-        numbers = np.asarray(leaf)
-        good = np.isfinite(numbers) | (numbers == -np.inf)  # Greedy has earned nothing yet
-        if not good.all():
-            seed, silo = np.argwhere(~good)[0][:2]
-            raise PotluckError(
-                f"{folder}: silo {silo} of seed {int(seeds[seed])} learnt a value that is no number by slot {slot}; "
-                "the last good checkpoint is kept"
-            )
+def check_sound(plan: Plan, windows: int, runs: Runs, sound: Any, folder: Path) -> None:
+    """Stop at the first window after which a silo knows what is no number; the last good checkpoint stays.
+
+    `sound` says who was, before each window of the chunk that follows the first `windows`.
+    """
+    now = sound_players(runs.learned, sound.shape[1:])
+    broken = np.argwhere(~np.concatenate([np.asarray(sound), np.asarray(now)[None]]))
+    if len(broken):
+        window, seed, silo = broken[0]
+        more = sum((row[:2] == broken[0][:2]).all() for row in broken) - 1
+        who = f"silo {silo}{f' and {more} more' if more else ''} of seed {plan.scenario.seed + seed}"
+        slot = (windows + window) * plan.depth * plan.games
+        raise PotluckError(
+            f"{folder}: {who} learnt a value that is no number by slot {slot}; the last good checkpoint is kept"
+        )
 
 
 def _progress(plan: Plan, done: int, report: Any) -> Progress:
