@@ -9,10 +9,10 @@ demo: $(READY)
 	@$(BIN)/potluck demo
 
 test: check
-	@$(BIN)/pytest -n 2 -m "not slow"
+	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 slow: $(READY)
-	@$(BIN)/pytest -n 2 -m slow
+	@$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 check: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
