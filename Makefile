@@ -12,7 +12,7 @@ test: check
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 slow: $(READY)
-	@$(BIN)/pytest -n 2 --dist loadfile -m slow
+	@$(BIN)/pytest -n 2 -m slow
 
 check: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
