@@ -12,7 +12,8 @@ test: check
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 slow: $(READY)
-	@$(BIN)/pytest -n 2 -m slow
+	@EXAMPLES=500 $(BIN)/pytest -n 2 -m slow
+	@EXAMPLES=500 $(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/economy
 
 check: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

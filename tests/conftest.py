@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import jax
@@ -13,5 +14,7 @@ jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / "
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 # Seeded by the test itself: a failure on one machine is a failure on all. Compilation makes first examples slow.
-settings.register_profile("potluck", max_examples=500, deadline=None, derandomize=True, print_blob=True)
+# `make slow` asks for more examples than `make test`.
+examples = int(os.environ.get("EXAMPLES", "200"))
+settings.register_profile("potluck", max_examples=examples, deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("potluck")

@@ -51,7 +51,7 @@ def test_printed_potential_by_hand() -> None:
 
 
 def test_printed_potential_points_the_wrong_way_in_a_documented_share_of_deviations() -> None:
-    """76% on preset `paper` at α = 5: docs/paper.md."""
+    """72% on preset `paper` at α = 5: docs/paper.md."""
     game = stage_game(preset("paper"))
     before, after = jax.random.uniform(jax.random.key(0), (2, 20_000, 4))
     silo = jax.random.randint(jax.random.key(1), (20_000,), 0, 4)
@@ -62,4 +62,4 @@ def test_printed_potential_points_the_wrong_way_in_a_documented_share_of_deviati
         return jnp.sign(gain) != jnp.sign(printed_potential(game, deviation) - printed_potential(game, played))
 
     share = float(np.mean(jax.jit(jax.vmap(wrong))(before, after, silo)))
-    assert abs(share - 0.76) < 0.01
+    assert abs(share - 0.72) < 0.01

@@ -35,7 +35,9 @@ def test_every_agent_of_the_roster_is_tried() -> None:
     assert [name.partition(":")[0] for name in WAYS] == [name.partition(":")[0] for name in AGENTS]
 
 
-@pytest.mark.parametrize("agent", WAYS)
+@pytest.mark.parametrize(
+    "agent", [pytest.param(name, marks=pytest.mark.slow if name == "lineage" else ()) for name in WAYS]
+)
 def test_an_agent_trains_and_stays_finite(agent: str, tmp_path: Path) -> None:
     plan = Plan(TINY, agent, WAYS[agent], slots=24, seeds=1, games=2, window=4)
     list(start(plan, tmp_path / "run"))

@@ -12,7 +12,7 @@ from potluck.agents.policy_gradient import Placement, PolicyGradient
 from potluck.agents.simple import Fixed, Greedy, Random
 from potluck.errors import PotluckError
 
-__all__ = ["AGENTS", "Options", "agent"]
+__all__ = ["AGENTS", "CHOICES", "Options", "agent"]
 
 AGENTS = {
     "mpgd": "clipped policy gradient with a memory; sees only its own (the default)",
@@ -28,7 +28,7 @@ AGENTS = {
 }
 
 
-KNOWN = {
+CHOICES = {
     "estimator": ("paper", "ppo"),
     "policy": ("gaussian", "beta"),
     "memory": ("critic", "actor", "both", "none"),
@@ -44,7 +44,7 @@ class Options:
     memory: Placement | None = None
 
     def __post_init__(self) -> None:
-        for name, known in KNOWN.items():
+        for name, known in CHOICES.items():
             given = getattr(self, name)
             if given is not None and given not in known:
                 raise PotluckError(f"{name} must be one of {', '.join(known)}, got {given!r}")

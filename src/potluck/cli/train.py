@@ -66,11 +66,18 @@ def train(
 
     scenario = chosen_scenario(path, preset)
     start_cores()
-    from potluck.agents import Options
+    from potluck.agents import CHOICES, Options
     from potluck.scenario import FedAvgPrecision
     from potluck.training.plan import Plan
     from potluck.training.run import start
 
+    for option, given, name in (
+        ("estimator", estimator, "estimator"),
+        ("dnc", dnc, "memory"),
+        ("policy", policy, "policy"),
+    ):
+        if given is not None and given not in CHOICES[name]:
+            raise PotluckError(f"--{option} must be one of {', '.join(CHOICES[name])}, got {given!r}")
     options = Options(estimator=estimator, policy=policy, memory=dnc)  # type: ignore[arg-type]
     if task is None and isinstance(scenario.precision, FedAvgPrecision):
         _load(scenario.precision.task)
