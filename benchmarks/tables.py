@@ -32,7 +32,8 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     for name, row in sorted(rows.items(), key=lambda item: -item[1]["earnest"]["mean"]):
         share = row.get("constant_gain_share")
         gain = "" if share is None else f"{share:.0%}"
-        arrival = f"{np.median(row['slots_to_95']):,.0f}"
+        rises = row["final"]["mean"] > np.mean(row["curve"]["welfare"], axis=0)[0]
+        arrival = f"{np.median(row['slots_to_95']):,.0f}" if rises else "falls"
         exploring, earnest = (
             f"{row[key]['mean']:.1f} ({row[key]['low']:.1f} … {row[key]['high']:.1f})" for key in ("final", "earnest")
         )
@@ -57,7 +58,7 @@ def draw(rows: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     for axes in (whole, closer):
         axes.set(xlabel="slots played by each seed", ylabel="welfare per slot, exploring")
         axes.grid(alpha=0.3)
-    whole.legend(loc="lower right")
+    closer.legend(loc="lower right")
     figure.savefig(path, dpi=130)
 
 
