@@ -19,7 +19,7 @@ from potluck.agents.environment import Environment
 from potluck.agents.learner import Act, Learner, Window
 from potluck.federation.runs import mesh_over
 
-__all__ = ["AXIS", "Course", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "sound_players", "train"]
+__all__ = ["AXIS", "Course", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
 
 AXIS = "games"
 BEFORE = 2**32 - 1
@@ -103,11 +103,12 @@ def place(runs: Runs, mesh: Mesh) -> Runs:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any, Bool[Array, "windows seeds players"]]:
+def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any, Bool[Array, "times seeds players"]]:
     """Several windows of play and learning.
 
     What is reported are means over games and slots, [windows, seeds, …], and of every player whether all that it knew
-    before the window was finite: who broke down first spoils the others' payoffs, and so them, one window later.
+    was finite, before each window and after the last: who breaks down spoils the others' payoffs, and so them, one
+    window later.
     """
     arrays, rest = eqx.partition((course.environment, course.learner), eqx.is_array)
     whole = P()
@@ -116,14 +117,16 @@ def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any, 
         environment, learner = eqx.combine(arrays, rest)
 
         def one(runs: Runs, at: Int[Array, ""]) -> tuple[Runs, Any]:
-            sound = sound_players(runs.learned, (len(seeds), environment.players))
+            sound = _sound(runs.learned, (len(seeds), environment.players))
             axes = (eqx.if_array(0), None, 0, 0, None, None, None)
             runs, means = eqx.filter_vmap(window, in_axes=axes)(
                 environment, learner, seeds, runs, at, course.games // course.mesh.size, course.slots
             )
             return runs, (means, sound)
 
-        return jax.lax.scan(one, runs, slot + course.slots * jnp.arange(course.windows))
+        runs, (means, sound) = jax.lax.scan(one, runs, slot + course.slots * jnp.arange(course.windows))
+        after = _sound(runs.learned, (len(seeds), environment.players))
+        return runs, (means, jnp.concatenate([sound, after[None]]))
 
     runs, (means, sound) = jax.shard_map(
         here, mesh=course.mesh, in_specs=(whole, whole, SPECS, whole), out_specs=(SPECS, whole), check_vma=False
@@ -131,7 +134,7 @@ def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any, 
     return runs, means, sound
 
 
-def sound_players(learned: Any, shape: tuple[int, int]) -> Bool[Array, "seeds players"]:
+def _sound(learned: Any, shape: tuple[int, int]) -> Bool[Array, "seeds players"]:
     """Whose numbers are all numbers. −∞ is one: what Greedy has earned before its first slot."""
     sound = jnp.ones(shape, bool)
     for leaf in jax.tree.leaves(eqx.filter(learned, eqx.is_inexact_array)):

@@ -12,12 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool
 
 from potluck.agents import Environment
 from potluck.errors import PotluckError
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
-from potluck.training.loop import Course, Runs, begin, first, mesh_for, place, sound_players, train
+from potluck.training.loop import Course, Runs, begin, first, mesh_for, place, train
 from potluck.training.metrics import header, rows
 from potluck.training.plan import RUN, SCENARIO, Plan, Seated, read_plan, seat, seeds_of, write_plan
 
@@ -160,7 +161,7 @@ def _advance(
         while done < plan.chunks:
             with _memory_named():
                 runs, report, sound = train(course, runs, jnp.asarray(done * per_chunk))
-                check_sound(plan, done * plan.chunk, runs, sound, folder)
+                check_sound(plan, done * plan.chunk, np.asarray(sound), folder)
             lines = rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games)
             size, done = _append(folder, lines), done + 1
             if done == plan.chunks or time.monotonic() - when >= interval:
@@ -201,13 +202,12 @@ def _append(folder: Path, lines: str) -> int:
         ) from None
 
 
-def check_sound(plan: Plan, windows: int, runs: Runs, sound: Any, folder: Path) -> None:
+def check_sound(plan: Plan, windows: int, sound: Bool[np.ndarray, "times seeds players"], folder: Path) -> None:
     """Stop at the first window after which a silo knows what is no number; the last good checkpoint stays.
 
-    `sound` says who was, before each window of the chunk that follows the first `windows`.
+    `sound` says who was, before each window of the chunk that follows the first `windows`, and after its last.
     """
-    now = sound_players(runs.learned, sound.shape[1:])
-    broken = np.argwhere(~np.concatenate([np.asarray(sound), np.asarray(now)[None]]))
+    broken = np.argwhere(~sound)
     if len(broken):
         window, seed, silo = broken[0]
         more = sum((row[:2] == broken[0][:2]).all() for row in broken) - 1
