@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from jaxtyping import Array
 from numpy.testing import assert_allclose
 
@@ -81,28 +81,28 @@ def test_optimal_intensity_against_a_brute_force_sweep(game: StageGame) -> None:
     assert abs(float(optimal(game)) - brute) <= 0.02 * brute
 
 
-@pytest.mark.slow
-@example(
-    StageGame(
-        Terms(
-            jnp.full(8, 100.0),
-            jnp.asarray([1, 6.0625, 0.125, 7.75, 1, 1, 1, 0.125]),
-            jnp.zeros(8),
-            jnp.asarray([2183.0, 2183, 2183, 102, 2183, 2183, 2183, 2183]),
-        ),
-        jnp.asarray(0.046875),
-        Redistribution(jnp.asarray(0.0)),
-        Concave(jnp.asarray([1.0, 1, 3, 1, 1, 1, 1, 1]), jnp.asarray(0.875)),
-    )  # its hill is narrower than a cell of an even grid
-)
-@given(games((2, 4, 8), pairs=False))
-def test_optimal_intensity_of_unequal_silos_leaves_no_welfare_to_a_sweep(game: StageGame) -> None:
+def check_no_sweep_beats_the_optimal_intensity(game: StageGame) -> None:
     found = optimal(game)
     sweep = jnp.linspace(0, 60, 241)
     reached = np.asarray(equilibrium_welfares(game, sweep))
     without, best = reached[0], float(welfare(game, plan(game)))
     chosen = float(welfare(game, solve(game.at(found))))
     assert chosen >= reached.max() - 0.02 * max(best - without, 1e-9 * abs(best))
+
+
+@pytest.mark.slow
+@given(games((2, 4, 8), pairs=False))
+def test_optimal_intensity_of_unequal_silos_leaves_no_welfare_to_a_sweep(game: StageGame) -> None:
+    check_no_sweep_beats_the_optimal_intensity(game)
+
+
+def test_a_hill_of_welfare_narrower_than_a_cell_of_an_even_grid_is_found() -> None:
+    energy = jnp.asarray([1, 6.0625, 0.125, 7.75, 1, 1, 1, 0.125])
+    samples = jnp.asarray([2183.0, 2183, 2183, 102, 2183, 2183, 2183, 2183])
+    law = Concave(jnp.asarray([1.0, 1, 3, 1, 1, 1, 1, 1]), jnp.asarray(0.875))
+    terms = Terms(jnp.full(8, 100.0), energy, jnp.zeros(8), samples)
+    game = StageGame(terms, jnp.asarray(0.046875), Redistribution(jnp.asarray(0.0)), law)
+    check_no_sweep_beats_the_optimal_intensity(game)
 
 
 @given(games(SIZES, pairs=False))
