@@ -124,7 +124,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--games", type=int, default=16)
     parser.add_argument("--task", default="digits")
-    parser.add_argument("--preset", default="paper")
     parser.add_argument("--run", type=Path, help="a finished run of `potluck train`, instead of training one")
     parser.add_argument("--earnest", type=int, default=64, help="games without exploring; 0 for the speed alone")
     asked = parser.parse_args()
@@ -133,7 +132,7 @@ def main() -> None:
         found = judge(*read(asked.run), asked.earnest)
     else:
         options = Options(estimator=asked.estimator, policy=asked.policy, memory=asked.dnc)
-        scenario = on_task(preset(asked.preset), asked.task)
+        scenario = on_task(preset("paper"), asked.task)
         plan = Plan(scenario, asked.agent, options, asked.slots, asked.seeds, asked.games)
         seated = seat(plan)
         found = judge(plan, seated, learn(plan, seated), asked.earnest)

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 
 NAMES = {
     "mpgd": "MPGD",
-    "mpgd-paper": "MPGD, the paper's estimator",
     "maa2c": "MAA2C",
     "mappo": "MAPPO (its critic sees all)",
     "wpr": "WPR (no redistribution)",

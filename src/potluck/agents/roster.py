@@ -82,6 +82,8 @@ def agent(
             "leash": 0.0,
         },
     }
+    if name == "nash":
+        raise PotluckError("agent: nash is solved from a scenario's formula, not learnt; seat a plan with it")
     if name not in ways:
         raise PotluckError(f"agent must be one of {', '.join(AGENTS)}, got {name!r}")
     way = {**ways[name], **chosen}
