@@ -6,5 +6,20 @@ __all__ = ["PotluckError"]
 class PotluckError(Exception):
     """A fault of the input, not of the program: one line that names the field and the remedy.
 
-    The command line prints it without a traceback and exits with 2.
+    `PotluckError("must be 1 or more, got 0", field="games")` reads "games must be 1 or more, got 0". The command line
+    prints it without a traceback, says `--games` where that is what the person typed, and exits with 2.
     """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.field = message, field
+
+    def __str__(self) -> str:
+        """The field, then what is wrong with it."""
+        return self.named(self.field)
+
+    def named(self, name: str | None) -> str:
+        """The same, the field called by another name."""
+        if name is None:
+            return self.message
+        return f"{name}{'' if self.message.startswith(':') else ' '}{self.message}"

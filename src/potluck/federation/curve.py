@@ -1,4 +1,4 @@
-"""A concave saturating precision law, for theory and tests: slot by slot, and sustained over a whole game."""
+"""A concave saturating precision law, for theory and tests: slot by slot, and on average over a whole game."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -6,10 +6,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.errors import PotluckError
-from potluck.scenario import CurvePrecision, Normal
+from potluck.federation.source import Measurement
+from potluck.scenario import CurvePrecision, Drawn
 from potluck.scenario.terms import counts
 
-__all__ = ["Curve", "Progress", "Stepwise", "Sustained", "curve", "fit"]
+__all__ = ["Curve", "Progress", "CurveSource", "MeanCurve", "curve", "fit"]
 
 
 class Curve(eqx.Module):
@@ -36,19 +37,19 @@ class Progress(eqx.Module):
     samples: Float[Array, " silos"]
 
 
-class Stepwise(eqx.Module):
+class CurveSource(eqx.Module):
     """The law slot by slot, as a precision source: every slot adds Σ_n d_n·|D_n| to K."""
 
     curve: Curve
     held: Float[Array, " silos"]
-    """|D_n|, where `sizes` does not say how it is drawn."""
-    sizes: Normal | None = eqx.field(static=True, default=None)
+    """|D_n|, where `drawn` does not say how it is drawn."""
+    drawn: Drawn | None = None
     every_slot: bool = eqx.field(static=True, default=False)
     """Whether sizes are drawn anew in every slot, or once for a game."""
 
     def init(self, key: PRNGKeyArray | Array) -> Progress:
         """Nothing trained yet."""
-        samples = self.held if self.sizes is None else counts(self.sizes, len(self.held), key)
+        samples = self.held if self.drawn is None else counts(self.drawn, key)
         return Progress(trained=jnp.zeros_like(self.curve.scale), samples=samples)
 
     def samples(self, state: Progress) -> Float[Array, " silos"]:
@@ -60,15 +61,17 @@ class Stepwise(eqx.Module):
         return self.curve.level(state.trained)
 
     def train(
-        self, state: Progress, contributions: Float[Array, " silos"], key: PRNGKeyArray | Array
-    ) -> tuple[Progress, Float[Array, ""]]:
+        self, state: Progress, contributions: Float[Array, " silos"], key: PRNGKeyArray | Array, *, marginal: bool = False
+    ) -> tuple[Progress, Measurement]:
         """One slot: the samples contributed join those trained on before; the new state and P."""
         trained = state.trained + contributions @ state.samples
         samples = self.init(key).samples if self.every_slot else state.samples
-        return Progress(trained, samples), self.curve.level(trained)
+        reached = self.curve.level(trained)
+        without = reached - self.curve.level(trained - contributions * state.samples) if marginal else None
+        return Progress(trained, samples), Measurement(reached, without)
 
 
-class Sustained(eqx.Module):
+class MeanCurve(eqx.Module):
     """P(d) of the stage game: mean precision over a game of `slots` slots in which every silo keeps contributing d."""
 
     curve: Curve

@@ -1,29 +1,29 @@
-"""One validated description of a run, its presets, and the private terms it draws for each silo."""
+"""One validated description of a run, its presets, the private terms it draws, and what a mechanism is."""
 
-from potluck.scenario.description import (
-    CurvePrecision,
-    FedAvgPrecision,
-    Mechanism,
-    Normal,
-    Observation,
-    Scenario,
-    Schedule,
-    Silos,
-)
+from potluck.scenario.description import CurvePrecision, Normal, Scenario, Silos, mechanism_of
+from potluck.scenario.federation import FederationConfig
 from potluck.scenario.files import load, parse, render
+from potluck.scenario.mechanism import Declared, Facts, Mechanism, MechanismConfig, Separable
 from potluck.scenario.presets import PRESETS, preset
+from potluck.scenario.terms import Drawn, Terms, TermsDraw
 
 __all__ = [
     "PRESETS",
     "CurvePrecision",
-    "FedAvgPrecision",
+    "Declared",
+    "Drawn",
+    "Facts",
+    "FederationConfig",
     "Mechanism",
+    "MechanismConfig",
     "Normal",
-    "Observation",
     "Scenario",
-    "Schedule",
+    "Separable",
     "Silos",
+    "Terms",
+    "TermsDraw",
     "load",
+    "mechanism_of",
     "parse",
     "preset",
     "render",

@@ -1,41 +1,21 @@
 """What a person writes down about a run: plain numbers, checked once, frozen."""
 
-from __future__ import annotations
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from jaxtyping import Array, PRNGKeyArray
+from pydantic import Discriminator, Field, SerializeAsAny, Tag, ValidationError, field_validator, model_validator
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from potluck.errors import PotluckError
+from potluck.registry import family
+from potluck.scenario.explain import first_fault
+from potluck.scenario.federation import FederationConfig
+from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Positive, Share
+from potluck.scenario.mechanism import MechanismConfig
+from potluck.scenario.terms import Terms, TermsDraw
 
-if TYPE_CHECKING:
-    from jaxtyping import Array, PRNGKeyArray
+__all__ = ["CurvePrecision", "Normal", "Scenario", "Silos", "mechanism_of"]
 
-    from potluck.scenario.terms import Terms
-
-__all__ = [
-    "CurvePrecision",
-    "FedAvgPrecision",
-    "Mechanism",
-    "Normal",
-    "Observation",
-    "Scenario",
-    "Schedule",
-    "Silos",
-]
-
-LARGEST = 1e12
-"""Beyond it sums lose their last digits and no federation is described."""
-
-Positive = Annotated[float, Field(strict=True, gt=0, le=LARGEST)]
-NonNegative = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
-Share = Annotated[float, Field(strict=True, ge=0, le=1)]
-AtLeastOne = Annotated[float, Field(strict=True, ge=1, le=LARGEST)]
 Number = TypeVar("Number")
-
-
-class Described(BaseModel):
-    """Frozen, closed (an unknown key is a mistake, not a wish) and finite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Normal(Described):
@@ -83,55 +63,6 @@ class Silos(Described):
         return self
 
 
-class Mechanism(Described):
-    """How payoff is redistributed from those who bring less to those who bring more."""
-
-    kind: Annotated[
-        Literal["redistribution", "none"], Field(description="redistribution, or none for no transfers (WPR)")
-    ] = "redistribution"
-    basis: Annotated[
-        Literal["fraction", "samples"],
-        Field(description="what transfers compare: shares d of one's data (paper), or absolute samples x"),
-    ] = "fraction"
-    unit: Annotated[
-        Positive, Field(description="samples that count as one unit of contribution, under basis samples")
-    ] = 2000.0
-    intensity: Annotated[
-        Annotated[NonNegative, Tag("uniform")] | Annotated[tuple[tuple[NonNegative, ...], ...], Tag("matrix")],
-        Discriminator(lambda value: "matrix" if isinstance(value, list | tuple) else "uniform"),
-        Field(description="α0, money per unit of difference: one number, or a symmetric matrix with one per pair"),
-    ] = 5.0
-
-    @field_validator("intensity")
-    @classmethod
-    def _symmetric(cls, intensity: float | tuple[tuple[float, ...], ...]) -> float | tuple[tuple[float, ...], ...]:
-        if isinstance(intensity, tuple):
-            size = len(intensity)
-            if any(len(row) != size for row in intensity):
-                raise ValueError(f"must be a square matrix, one row and one column per silo, got {size} rows")
-            for n in range(size):
-                for j in range(n):
-                    if intensity[n][j] != intensity[j][n]:
-                        raise ValueError(
-                            f"must be symmetric so that the budget balances: entry [{n}][{j}] is {intensity[n][j]:g} "
-                            f"but [{j}][{n}] is {intensity[j][n]:g}"
-                        )
-        return intensity
-
-
-class Schedule(Described):
-    """How the intensity moves from slot to slot."""
-
-    rule: Annotated[
-        Literal["gain", "constant", "printed"],
-        Field(description="gain (lagged, smoothed, clamped to [0, α0]), constant, or the paper's printed rule"),
-    ] = "gain"
-    smoothing: Annotated[
-        Annotated[float, Field(strict=True, ge=0, lt=1)],
-        Field(description="weight of the past in the gain rule's moving average"),
-    ] = 0.5
-
-
 class CurvePrecision(Described):
     """Precision from a concave saturating law of the samples trained on so far (no federation is run)."""
 
@@ -148,45 +79,22 @@ class CurvePrecision(Described):
         return self
 
 
-class FedAvgPrecision(Described):
-    """Precision from a federation that really trains, measured on held-out data."""
-
-    source: Annotated[Literal["fedavg"], Field(description="where precision comes from")] = "fedavg"
-    task: Annotated[str, Field(description="digits, fmnist, cifar10 or folder:PATH.npz")] = "digits"
-    model: Annotated[Literal["logistic", "mlp", "cnn"], Field(description="what is trained")] = "mlp"
-    learning_rate: Annotated[Positive, Field(description="of the silos' SGD")] = 0.05
-    partition: Annotated[
-        Literal["iid", "dirichlet", "quantity", "natural"], Field(description="how data falls to the silos")
-    ] = "iid"
-    held_out: Annotated[
-        int, Field(strict=True, ge=1, description="held-out samples that precision is measured on, at most")
-    ] = 2000
-    concentration: Annotated[Positive, Field(description="of dirichlet: small is skewed, large is even")] = 0.5
-    dynamics: Annotated[
-        Literal["static", "stream"],
-        Field(description="local sets stay, or samples come and go; silos.redraw = ['samples'] draws them anew"),
-    ] = "static"
-
-    @field_validator("task")
-    @classmethod
-    def _known(cls, task: str) -> str:
-        if task not in {"digits", "fmnist", "cifar10"} and not task.startswith("folder:"):
-            raise ValueError(f"must be digits, fmnist, cifar10 or folder:PATH.npz, got {task!r}")
-        return task
-
-
 Source = Annotated[
-    Annotated[CurvePrecision, Tag("curve")] | Annotated[FedAvgPrecision, Tag("fedavg")],
+    Annotated[CurvePrecision, Tag("curve")] | Annotated[FederationConfig, Tag("fedavg")],
     Discriminator(lambda v: v.get("source", "curve") if isinstance(v, dict) else getattr(v, "source", "curve")),
 ]
 
 
-class Observation(Described):
-    """What a silo sees beyond the paper's {d of the others, own C, α, P} of each past slot; all off in the paper."""
+PAPER_OBSERVATION = ("others", "communication", "signal", "precision")
 
-    own_contribution: Annotated[bool, Field(strict=True, description="its own past contributions")] = False
-    own_samples: Annotated[bool, Field(strict=True, description="its own |D| in the coming slot")] = False
-    slot: Annotated[bool, Field(strict=True, description="how much of the game is over")] = False
+
+def mechanism_of(kind: str, **options: Any) -> MechanismConfig:
+    """The description of a mechanism of this kind, its options checked."""
+    try:
+        found: MechanismConfig = family("mechanism")[kind].model_validate({"kind": kind, **options})
+    except ValidationError as fault:
+        raise PotluckError(f".{first_fault(fault, family('mechanism')[kind])}", field="mechanism") from None
+    return found
 
 
 class Scenario(Described):
@@ -201,38 +109,61 @@ class Scenario(Described):
         Literal["fraction", "percent"], Field(description="what profit is paid per: all of precision, or a point of it")
     ] = "fraction"
     silos: Silos
-    mechanism: Mechanism = Mechanism()
-    schedule: Schedule = Schedule()
+    mechanism: SerializeAsAny[MechanismConfig] = Field(default_factory=lambda: mechanism_of("redistribution"))
     precision: Source = CurvePrecision()
-    observation: Observation = Observation()
+    observation: Annotated[
+        tuple[str, ...],
+        Field(
+            min_length=1,
+            description="what a silo sees of the last H slots; the paper's: others, communication, signal, precision",
+        ),
+    ] = PAPER_OBSERVATION
+
+    @field_validator("mechanism", mode="before")
+    @classmethod
+    def _of_its_kind(cls, value: Any) -> Any:
+        """The registry knows what may be said of each kind."""
+        if not isinstance(value, dict):
+            return value
+        kind = value.get("kind", "redistribution")
+        known = family("mechanism")
+        if not isinstance(kind, str) or kind not in known:
+            raise ValueError(f"kind must be one of {', '.join(known)}, got {kind!r}")
+        try:
+            return known[kind].model_validate({"kind": kind, **value})
+        except ValidationError as fault:
+            raise ValueError(first_fault(fault, known[kind])) from None
+
+    @field_validator("observation")
+    @classmethod
+    def _known_observations(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        known = family("observation")
+        for name in names:
+            if name not in known:
+                raise ValueError(f"must name {', '.join(known)}, got {name!r}")
+        return names
 
     @model_validator(mode="after")
     def _one_way_for_data_to_change(self) -> Self:
         if (
-            isinstance(self.precision, FedAvgPrecision)
-            and self.precision.dynamics == "stream"
+            isinstance(self.precision, FederationConfig)
+            and self.precision.dynamics != "static"
             and "samples" in self.silos.redraw
         ):
             raise ValueError("precision.dynamics must be static where silos.redraw names samples, or leave samples out")
         return self
 
     @model_validator(mode="after")
-    def _matrix_fits_the_silos(self) -> Self:
-        intensity = self.mechanism.intensity
-        if isinstance(intensity, tuple) and len(intensity) != self.silos.count:
-            raise ValueError(
-                f"mechanism.intensity must have one row per silo: {self.silos.count} needed, got {len(intensity)}"
-            )
+    def _mechanism_fits_the_silos(self) -> Self:
+        if fault := self.mechanism.misfit(self.silos.count):
+            raise ValueError(f"mechanism.{fault}")
         return self
+
+    @property
+    def terms(self) -> TermsDraw:
+        """How each silo's private terms are drawn."""
+        return TermsDraw.described(self)
 
     def draw(self, key: PRNGKeyArray | Array) -> Terms:
         """Each silo's private terms, p, v, C and |D|."""
-        from potluck.scenario.terms import draw
-
-        return draw(self, key)
-
-    def redraw(self, terms: Terms, key: PRNGKeyArray | Array) -> Terms:
-        """The same silos in the next slot: the terms named in `silos.redraw` are drawn anew."""
-        from potluck.scenario.terms import redraw
-
-        return redraw(self, terms, key)
+        return self.terms.draw(key)

@@ -6,18 +6,15 @@ from typing import Any
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from potluck.errors import PotluckError
-from potluck.scenario.description import CurvePrecision, FedAvgPrecision, Normal, Scenario
+from potluck.scenario.description import Scenario
+from potluck.scenario.explain import first_fault
 
 __all__ = ["load", "parse", "render"]
 
 LARGEST_FILE = 4_000_000
 """Bytes; a matrix for a thousand silos fits, a mistaken data set does not."""
-
-FORMS = {"constant", "list", "normal", "matrix", "uniform", "curve", "fedavg"}
-"""Names of a union's branches: part of pydantic's path to a field, not of a person's."""
 
 
 def load(path: Path) -> Scenario:
@@ -46,10 +43,7 @@ def parse(text: str, origin: str = "scenario") -> Scenario:
     except RecursionError:
         raise PotluckError(f"{origin}: not a TOML file that can be read: it is nested too deeply") from None
     except ValidationError as fault:
-        # A misspelt name shows up twice, as unknown and as missing: the first of these helps.
-        faults = sorted(fault.errors(), key=lambda error: error["type"] != "extra_forbidden")
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise PotluckError(f"{origin}: {_explain(faults[0])}{more}") from None
+        raise PotluckError(f"{origin}: {first_fault(fault, Scenario)}") from None
     except ValueError as fault:
         raise PotluckError(f"{origin}: not a TOML file that can be read: {fault}") from None
 
@@ -69,6 +63,8 @@ def _section(part: BaseModel, path: tuple[str, ...]) -> list[str]:
         value = getattr(part, name)
         if isinstance(value, BaseModel) and not path:
             sections += _section(value, (*path, name))
+        elif plain[name] is None:
+            lines += [f"# {field.description}", f"# {name} is left out"]
         else:
             lines += [f"# {field.description}", f"{name} = {_inline(plain[name])}"]
     return lines + sections
@@ -80,68 +76,3 @@ def _inline(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_inline(entry) for entry in value) + "]"
     return tomli_w.dumps({"value": value}).removeprefix("value = ").strip()
-
-
-def _explain(fault: ErrorDetails) -> str:
-    """Say in one line which field is wrong, what it must be, what was found and what the field means."""
-    field = ".".join(str(step) for step in fault["loc"] if step not in FORMS)
-    known, meaning = _place(fault["loc"])
-    found = f"got {_short(fault['input'])}" + (f" ({meaning})" if meaning else "")
-    context = fault.get("ctx", {})
-    match fault["type"]:
-        case "missing":
-            return f"{field} is missing" + (f" ({meaning})" if meaning else "")
-        case "extra_forbidden":
-            return f"{field} is not a known key; known here: {', '.join(known)}"
-        case "greater_than":
-            return f"{field} must be positive, {found}"
-        case "greater_than_equal":
-            return f"{field} must be at least {context['ge']:g}, {found}"
-        case "less_than_equal":
-            return f"{field} must be at most {context['le']:g}, {found}"
-        case "less_than":
-            return f"{field} must be below {context['lt']:g}, {found}"
-        case "finite_number":
-            return f"{field} must be a finite number, {found}"
-        case "float_type" | "int_type" | "int_from_float":
-            return f"{field} must be {'a number' if 'float_' in fault['type'] else 'a whole number'}, {found}"
-        case "bool_type":
-            return f"{field} must be true or false, {found}"
-        case "string_type":
-            return f"{field} must be text in quotes, {found}"
-        case "tuple_type":
-            return f"{field} must be a list, {found}"
-        case "literal_error":
-            return f"{field} must be {context['expected']}, {found}"
-        case "union_tag_invalid":
-            return f"{field}.source must be one of {context['expected_tags']}, got {context['tag']!r}"
-        case "value_error":
-            message = str(context["error"])
-            return f"{field}{' ' if message.startswith('must') else '.'}{message}".removeprefix(".")
-        case "model_type" | "model_attributes_type":
-            return f"{field} must be a table such as [{field}], {found}"
-        case _:
-            return f"{field}: {fault['msg'].lower()}, {found}"
-
-
-def _short(found: Any) -> str:
-    """What was found, as it would be written, if that is short."""
-    if isinstance(found, dict | list):
-        return "a table" if isinstance(found, dict) else f"a list of {len(found)}"
-    text = repr(found) if isinstance(found, str | int | float) else str(found)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _place(path: tuple[int | str, ...]) -> tuple[list[str], str | None]:
-    """Names known where the path ends, and what the innermost described field on it means."""
-    part: type[BaseModel] = Scenario
-    meaning = None
-    branches: dict[int | str, type[BaseModel]] = {"normal": Normal, "curve": CurvePrecision, "fedavg": FedAvgPrecision}
-    for step in path:
-        if step in branches:
-            part = branches[step]
-        elif field := part.model_fields.get(str(step)):
-            meaning = field.description or meaning
-            if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-                part, meaning = field.annotation, None
-    return list(part.model_fields), meaning

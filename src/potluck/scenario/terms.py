@@ -1,70 +1,101 @@
 """A silo's private economics, and how they are drawn."""
 
+from typing import TYPE_CHECKING
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
-from potluck.scenario.description import Normal, Scenario
+if TYPE_CHECKING:
+    from potluck.scenario.description import Normal, Scenario
 
-__all__ = ["Terms", "counts", "draw", "redraw"]
+__all__ = ["Drawn", "Terms", "TermsDraw", "counts"]
 
 
 class Terms(eqx.Module):
     """What each silo earns and pays. Entry n belongs to silo n alone and never reaches another silo."""
 
-    profit: Float[Array, " silos"]
+    profit: Float[Array, "*silos"]
     """p_n: money per unit of precision, precision being a fraction."""
-    energy: Float[Array, " silos"]
+    energy: Float[Array, "*silos"]
     """v_n: energy per sample."""
-    communication: Float[Array, " silos"]
+    communication: Float[Array, "*silos"]
     """C_n: money per slot."""
-    samples: Float[Array, " silos"]
+    samples: Float[Array, "*silos"]
     """|D_n|: local samples."""
 
 
-def draw(scenario: Scenario, key: PRNGKeyArray | Array) -> Terms:
-    """Draw p, v, C and |D| for every silo of the scenario."""
-    silos = scenario.silos
-    profit, energy, communication, samples = jax.random.split(key, 4)
-    # Profit per percentage point is a hundredth of profit per unit: from here on precision is a fraction.
-    points = 100.0 if scenario.precision_unit == "percent" else 1.0
-    return Terms(
-        profit=points * _numbers(silos.profit, silos.count, profit),
-        energy=_numbers(silos.energy, silos.count, energy),
-        communication=_numbers(silos.communication, silos.count, communication),
-        samples=counts(silos.samples, silos.count, samples),
-    )
-
-
-def redraw(scenario: Scenario, terms: Terms, key: PRNGKeyArray | Array) -> Terms:
-    """Draw anew the terms that change from slot to slot; the others stay as they are."""
-    silos = scenario.silos
-    communication, samples = jax.random.split(key)
-    if "communication" in silos.redraw:
-        numbers = _numbers(silos.communication, silos.count, communication)
-        terms = eqx.tree_at(lambda t: t.communication, terms, numbers)
-    if "samples" in silos.redraw:
-        terms = eqx.tree_at(lambda t: t.samples, terms, counts(silos.samples, silos.count, samples))
-    return terms
-
-
-def _numbers(
-    drawn: float | tuple[float, ...] | Normal, count: int, key: PRNGKeyArray | Array
-) -> Float[Array, " silos"]:
-    """One number per silo: as written, or from the normal distribution truncated to (0, ∞).
+class Drawn(eqx.Module):
+    """One number per silo: as written where the deviation is 0, else from N(mean, deviation²) truncated to (0, ∞).
 
     Drawn in single precision whatever the rest is computed in, so that a seed means the same silos everywhere.
     """
-    if not isinstance(drawn, Normal):
-        return jnp.broadcast_to(jnp.asarray(drawn, dtype=float), (count,))
-    if drawn.deviation == 0:
-        return jnp.full((count,), drawn.mean)
-    standard = jax.random.truncated_normal(key, -drawn.mean / drawn.deviation, jnp.inf, (count,), jnp.float32)
-    number = jnp.float32(drawn.mean) + jnp.float32(drawn.deviation) * standard
-    return jnp.maximum(number, jnp.float32(1e-6 * drawn.mean)).astype(float)
+
+    mean: Float[Array, " silos"]
+    deviation: Float[Array, " silos"]
+    lowest: Float32[Array, " silos"]
+    """−mean/deviation, where the standard normal is cut off."""
+
+    @classmethod
+    def described(cls, numbers: "float | tuple[float, ...] | Normal", count: int) -> "Drawn":
+        """As a scenario writes it: a constant, one number per silo, or a distribution."""
+        mean, deviation = getattr(numbers, "mean", numbers), getattr(numbers, "deviation", 0.0)
+        lowest = -mean / deviation if deviation else -1.0  # type: ignore[operator]
+        return cls(
+            mean=jnp.broadcast_to(jnp.asarray(mean, dtype=float), (count,)),
+            deviation=jnp.broadcast_to(jnp.asarray(deviation, dtype=float), (count,)),
+            lowest=jnp.full(count, lowest, jnp.float32),
+        )
+
+    def draw(self, key: PRNGKeyArray | Array) -> Float[Array, " silos"]:
+        """Draw every silo's number."""
+        mean, deviation = self.mean.astype(jnp.float32), self.deviation.astype(jnp.float32)
+        standard = jax.random.truncated_normal(key, self.lowest, jnp.inf, self.mean.shape, jnp.float32)
+        number = jnp.maximum(mean + deviation * standard, np.float32(1e-6) * mean)
+        return jnp.where(self.deviation > 0, number.astype(self.mean.dtype), self.mean)
 
 
-def counts(drawn: float | tuple[float, ...] | Normal, count: int, key: PRNGKeyArray | Array) -> Float[Array, " silos"]:
+def counts(drawn: Drawn, key: PRNGKeyArray | Array) -> Float[Array, " silos"]:
     """Samples come whole, and every silo has at least one."""
-    return jnp.maximum(jnp.round(_numbers(drawn, count, key)), 1.0)
+    return jnp.maximum(jnp.round(drawn.draw(key)), 1.0)
+
+
+class TermsDraw(eqx.Module):
+    """How p, v, C and |D| are drawn, once for a run or a game; those that `redraw` names, anew in every slot."""
+
+    profit: Drawn
+    energy: Drawn
+    communication: Drawn
+    samples: Drawn
+    points: Float[Array, ""]
+    """100 where profit is paid per percentage point: from here on precision is a fraction."""
+    redraw: tuple[str, ...] = eqx.field(static=True)
+
+    @classmethod
+    def described(cls, scenario: "Scenario") -> "TermsDraw":
+        """As the scenario says."""
+        silos = scenario.silos
+        parts = (silos.profit, silos.energy, silos.communication, silos.samples)
+        points = jnp.asarray(100.0 if scenario.precision_unit == "percent" else 1.0)
+        return cls(*(Drawn.described(part, silos.count) for part in parts), points, silos.redraw)
+
+    def draw(self, key: PRNGKeyArray | Array) -> Terms:
+        """Draw p, v, C and |D| for every silo."""
+        profit, energy, communication, samples = jax.random.split(key, 4)
+        return Terms(
+            profit=self.points * self.profit.draw(profit),
+            energy=self.energy.draw(energy),
+            communication=self.communication.draw(communication),
+            samples=counts(self.samples, samples),
+        )
+
+    def next(self, terms: Terms, key: PRNGKeyArray | Array) -> Terms:
+        """The same silos in the next slot."""
+        communication, samples = jax.random.split(key)
+        if "communication" in self.redraw:
+            terms = eqx.tree_at(lambda t: t.communication, terms, self.communication.draw(communication))
+        if "samples" in self.redraw:
+            terms = eqx.tree_at(lambda t: t.samples, terms, counts(self.samples, samples))
+        return terms

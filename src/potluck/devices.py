@@ -1,0 +1,66 @@
+"""The devices that work is spread over: every core of a CPU, or accelerators.
+
+XLA's CPU backend keeps small batched products on one core, so `use_cores` makes every core a device, and games (or the
+silos of a single game) are split over the devices. Code inside that needs all games asks `everywhere` or
+`gathered`; it knows neither the mesh nor its axes, and runs the same where there is no mesh.
+"""
+
+import contextlib
+import os
+from typing import TypeVar
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Float
+
+__all__ = ["GAMES", "cores", "device_count", "device_index", "everywhere", "gathered", "mesh_over", "use_cores"]
+
+GAMES = "games"
+"""The mesh axis that games are split over."""
+Tree = TypeVar("Tree")
+
+
+def use_cores(count: int | None = None) -> int:
+    """Make every core of the CPU a device of its own; only possible before JAX has started. Returns the devices."""
+    with contextlib.suppress(RuntimeError):  # JAX has started: what it has is what there is
+        jax.config.update("jax_num_cpu_devices", count or cores())
+    return len(jax.devices())
+
+
+def cores() -> int:
+    """How many cores this process may use, which a container or `taskset` can make fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def mesh_over(work: int, axis: str = GAMES) -> Mesh:
+    """As many devices as divide the work evenly."""
+    devices = jax.devices()
+    count = max(n for n in range(1, min(len(devices), work) + 1) if work % n == 0)
+    return Mesh(np.array(devices[:count]), (axis,))
+
+
+def device_count() -> int:
+    """How many devices share the games of the program that is being traced; 1 outside of any mesh."""
+    try:
+        return int(jax.lax.axis_size(GAMES))
+    except NameError:
+        return 1
+
+
+def device_index() -> Array | int:
+    """Which of them this one is."""
+    return jax.lax.axis_index(GAMES) if device_count() > 1 else 0
+
+
+def everywhere(value: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The mean over all devices that share the games."""
+    return jax.lax.pmean(value, GAMES) if device_count() > 1 else value
+
+
+def gathered(tree: Tree) -> Tree:
+    """Every device's values side by side, on a new leading axis."""
+    if device_count() == 1:
+        return jax.tree.map(lambda leaf: leaf[None], tree)
+    everyone: Tree = jax.lax.all_gather(tree, GAMES)
+    return everyone

@@ -1,0 +1,77 @@
+"""Families that anybody may add to: a name, and what makes the member of that name."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module, metadata
+from typing import Any, Generic, TypeVar
+
+from potluck.errors import PotluckError
+
+__all__ = ["HOMES", "Registry", "family"]
+
+Member = TypeVar("Member")
+
+HOMES = {
+    "mechanism": "potluck.mechanisms:MECHANISMS",
+    "observation": "potluck.game.observation:OBSERVATIONS",
+    "task": "potluck.federation.tasks:TASKS",
+    "model": "potluck.federation.models:MODELS",
+    "optimiser": "potluck.federation.optimisers:OPTIMISERS",
+    "aggregation": "potluck.federation.aggregations:AGGREGATIONS",
+    "agent": "potluck.agents.registry:AGENTS",
+    "policy": "potluck.agents.policies:POLICIES",
+    "estimator": "potluck.agents.estimators:ESTIMATORS",
+}
+"""Where each family lives. A scenario names members; it looks them up here without importing what computes them."""
+
+
+class Registry(Mapping[str, Member], Generic[Member]):
+    """The members of one family by name: those of the package, those registered by a call, those of entry points.
+
+    An entry point of another package, group `potluck.FAMILY`, is loaded when the family is first asked for a name.
+    """
+
+    def __init__(self, family: str, members: Mapping[str, Member]) -> None:
+        self.family = family
+        self._own, self._added = dict(members), dict[str, Member]()
+        self._plugins: dict[str, metadata.EntryPoint] | None = None
+
+    def register(self, name: str, member: Member) -> None:
+        """Add a member from anywhere; what the package ships keeps its name."""
+        if name in self._own:
+            raise PotluckError(f": {name!r} is one of Potluck's own; choose another name", field=self.family)
+        self._added[name] = member
+
+    def __getitem__(self, name: str) -> Member:
+        """The member of this name."""
+        for members in (self._own, self._added):
+            if name in members:
+                return members[name]
+        plugin = self._entry_points().get(name)
+        if plugin is None:
+            raise PotluckError(f"must be one of {', '.join(self)}, got {name!r}", field=self.family)
+        self._added[name] = plugin.load()
+        return self._added[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a member."""
+        return any(name == known for known in self)
+
+    def __iter__(self) -> Iterator[str]:
+        """Names, our own first."""
+        yield from dict.fromkeys([*self._own, *self._added, *self._entry_points()])
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self)
+
+    def _entry_points(self) -> dict[str, metadata.EntryPoint]:
+        if self._plugins is None:
+            self._plugins = {point.name: point for point in metadata.entry_points(group=f"potluck.{self.family}")}
+        return self._plugins
+
+
+def family(name: str) -> Registry[Any]:
+    """The registry of a family; importing its home brings its members."""
+    module, _, attribute = HOMES[name].partition(":")
+    found: Registry[Any] = getattr(import_module(module), attribute)
+    return found

@@ -1,0 +1,21 @@
+"""The numbers that people write down, with their bounds, and the kind of table they write them in."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["AtLeastOne", "Described", "NonNegative", "Positive", "Share"]
+
+LARGEST = 1e12
+"""Beyond it sums lose their last digits and no federation is described."""
+
+Positive = Annotated[float, Field(strict=True, gt=0, le=LARGEST)]
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+AtLeastOne = Annotated[float, Field(strict=True, ge=1, le=LARGEST)]
+
+
+class Described(BaseModel):
+    """Frozen, closed (an unknown key is a mistake, not a wish) and finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
