@@ -6,12 +6,12 @@ import numpy as np
 
 from potluck.errors import PotluckError
 from potluck.federation.build import build, ownable
-from potluck.federation.curve import Stepwise, curve
+from potluck.federation.curve import CurveSource, curve
 from potluck.federation.data import TASKS, Dataset
 from potluck.federation.dynamics import Redraw
 from potluck.federation.fetching import load
 from potluck.federation.source import PrecisionSource
-from potluck.scenario import CurvePrecision, FedAvgPrecision, Normal, Scenario
+from potluck.scenario import CurvePrecision, FederationConfig, Normal, Scenario
 from potluck.scenario.terms import Terms
 
 __all__ = ["on_task", "precision_source"]
@@ -26,8 +26,9 @@ def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset 
     drawn = sizes if isinstance(sizes, Normal) else None
     each_slot = "samples" in scenario.silos.redraw
     if isinstance(described, CurvePrecision):
-        anew = drawn if each_slot or scenario.silos.drawn == "episode" else None
-        return Stepwise(curve(described), terms.samples, anew, each_slot and anew is not None)
+        changes = drawn is not None and (each_slot or scenario.silos.drawn == "episode")
+        anew = scenario.terms.samples if changes else None
+        return CurveSource(curve(described), terms.samples, anew, each_slot and changes)
     data = load(described.task) if data is None else data
     changing = Redraw(drawn.mean, drawn.deviation) if each_slot and drawn else described.dynamics
     still = changing == "static"
@@ -61,7 +62,7 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
     silos = scenario.silos
     described = scenario.precision
     if isinstance(described, CurvePrecision):
-        described = FedAvgPrecision(learning_rate=TASKS[data.name].game_rate if data.name in TASKS else 0.05)
+        described = FederationConfig(learning_rate=TASKS[data.name].game_rate if data.name in TASKS else 0.05)
     if len(data.labels) < silos.count:
         raise PotluckError(f"silos.count: {silos.count} silos are more than the {len(data.labels)} samples of {task}")
     # What a stream's windows leave free is what enters them next, one sample in twenty.
@@ -74,7 +75,7 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
         update={
             "energy_price": scenario.energy_price / share,
             "silos": silos.model_copy(update={"samples": samples}),
-            "mechanism": scenario.mechanism.model_copy(update={"unit": scenario.mechanism.unit * share}),
+            "mechanism": scenario.mechanism.scaled(share),
             "precision": described.model_copy(update={"task": task}),
         }
     )
