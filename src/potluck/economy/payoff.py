@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from potluck.mechanisms import Facts, Mechanism, Redistribution, Settlement, facts_of, first_state, settle_slot
 from potluck.scenario.terms import Terms
@@ -57,6 +57,11 @@ class StageGame(eqx.Module):
         return Redistribution(jnp.zeros_like(self.energy_price), getattr(self.mechanism, "unit", None))
 
     @property
+    def begun(self) -> PyTree:
+        """What the mechanism remembers before the first slot."""
+        return first_state(self.mechanism, self.precision(jnp.zeros_like(self.terms.profit)))
+
+    @property
     def leverage(self) -> Float[Array, " silos"]:
         """How much a silo's whole data weighs in redistribution, ∂b_n/∂d_n: 1, or |D_n|/unit on basis `samples`."""
         unit, samples = self.redistribution.unit, self.terms.samples
@@ -95,8 +100,7 @@ def facts_at(game: StageGame, contributions: Float[Array, " silos"]) -> Facts:
 
 def settled_at(game: StageGame, facts: Facts) -> Settlement:
     """How the game's mechanism settles its first slot."""
-    untrained = game.precision(jnp.zeros_like(facts.contributions))
-    return settle_slot(game.mechanism, first_state(game.mechanism, untrained), facts)
+    return settle_slot(game.mechanism, game.begun, facts)
 
 
 def settle(game: StageGame, contributions: Float[Array, " silos"]) -> Payoff:

@@ -5,7 +5,7 @@ from jaxtyping import Array, Float, Int
 
 from potluck.economy.payoff import StageGame, facts_at, settled_at
 from potluck.errors import PotluckError
-from potluck.mechanisms import Separable, first_state
+from potluck.mechanisms import Separable
 from potluck.mechanisms.redistribution import others
 
 __all__ = ["potential", "printed_error", "printed_potential", "separable"]
@@ -25,8 +25,7 @@ def potential(game: StageGame, contributions: Float[Array, " silos"]) -> Float[A
     if not isinstance(game.mechanism, Separable):
         raise PotluckError(f"{type(game.mechanism).__name__} leaves the game no potential", field="mechanism")
     facts = facts_at(game, contributions)
-    state = first_state(game.mechanism, game.precision(jnp.zeros_like(contributions)))
-    own = game.mechanism.own(state, facts) - game.cost * contributions - game.terms.communication
+    own = game.mechanism.own(game.begun, facts) - game.cost * contributions - game.terms.communication
     return facts.precision + jnp.sum(own / game.terms.profit)
 
 
