@@ -115,12 +115,10 @@ def _fixed(brief: Brief) -> Fixed:
 def _nash(brief: Brief) -> Fixed:
     if brief.scenario is None:
         raise PotluckError(": nash is solved from a scenario's formula, and there is none here", field="agent")
-    import equinox as eqx
-
-    from potluck.economy import equilibrium
+    from potluck.economy import equilibrium  # only here: a deployment that loads a policy needs no federation
     from potluck.game import stage_game
 
-    play = eqx.filter_jit(equilibrium)(stage_game(brief.scenario))
+    play = equilibrium(stage_game(brief.scenario)).contributions
     return Fixed(brief.environment.action_size, jnp.asarray(play, jnp.float32))
 
 
