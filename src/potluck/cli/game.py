@@ -13,6 +13,8 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from potluck.scenario import MechanismConfig
+    from potluck.studies.manipulation import Manipulations
     from potluck.studies.stage import Settled, Solution, Sweep
 
 __all__ = ["game"]
@@ -24,18 +26,23 @@ MOST_INTENSITY = 1e12
 def game(
     path: ScenarioArgument = None,
     preset: PresetOption = None,
-    intensity: Annotated[float | None, typer.Option(help="Uniform α in place of the scenario's.")] = None,
+    intensity: Annotated[
+        float | None, typer.Option(help="Redistribution at this uniform α in place of the scenario's mechanism.")
+    ] = None,
     sweep: Annotated[str | None, typer.Option(help="Solve for many α: FROM:TO:POINTS, such as 0:16:33.")] = None,
     contributions: Annotated[
         str | None, typer.Option(help="Settle this play too: one d per silo, such as 1,0.5,0.5,0.1.")
     ] = None,
+    manipulations: Annotated[
+        bool, typer.Option("--manipulations", help="Show too what lying would pay, under every mechanism.")
+    ] = False,
     json: JsonOption = False,
     plot: Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write report.html, game.png and game.json into this folder.")
     ] = None,
 ) -> None:
-    """Solve the stage game: who brings what, with and without redistribution, and what a planner would do.
+    """Solve the stage game: who brings what, with and without the mechanism, and what a planner would do.
 
     Precision is the static curve of sustained contribution; money is per slot.
 
@@ -55,29 +62,34 @@ def game(
     grid = None if sweep is None else _grid(sweep)
     if intensity is not None:
         if not 0 <= intensity <= MOST_INTENSITY:
-            raise PotluckError(f"--intensity must be a number from 0 to {MOST_INTENSITY:g}, got {intensity}")
-        uniform = scenario.mechanism.model_copy(update={"kind": "redistribution", "intensity": intensity})
-        scenario = scenario.model_copy(update={"mechanism": uniform})
+            raise PotluckError(f"must be a number from 0 to {MOST_INTENSITY:g}, got {intensity}", field="intensity")
+        scenario = scenario.model_copy(update={"mechanism": _uniform(scenario.mechanism, intensity)})
     play = None if contributions is None else _play(contributions, scenario.silos.count)
     if plot is not None and plot.suffix.lower() not in {".png", ".pdf", ".svg"}:
-        raise PotluckError(f"--plot must end in .png, .pdf or .svg, got {plot}")
+        raise PotluckError(f"must end in .png, .pdf or .svg, got {plot}", field="plot")
 
     start_jax(double=True)
     import jax.numpy as jnp
 
     from potluck.game import stage_game
+    from potluck.studies import manipulation as lying
     from potluck.studies import report as reports
     from potluck.studies import stage
 
     game = stage_game(scenario)
     with Console(stderr=True).status("Solving the game…"):
-        # Compilation is most of the wait, and two programs compile at once on two cores.
+        points = None if grid is None else jnp.linspace(*grid[:2], int(grid[2]))
+        # Compilation is most of the wait, and two programs compile at once on two cores; they run one after the other.
         with ThreadPoolExecutor() as threads:
-            solving = threads.submit(stage.solve, game)
-            swept = None if grid is None else stage.sweep(game, jnp.linspace(*grid[:2], int(grid[2])))
-            solution = solving.result()
+            compiling = threads.submit(stage.solve.lower(game).compile)
+            sweeping = None if points is None else stage.sweep.lower(game, points).compile()
+            solution = compiling.result()(game)
+        swept = None if sweeping is None else sweeping(game, points)
         settled = None if play is None else stage.settled(game, jnp.asarray(play))
-    found = stage.plain(solution, swept) | ({} if settled is None else {"play": stage.plain_settled(settled)})
+        lies = lying.manipulations(scenario) if manipulations else None
+    found = stage.plain(solution, swept) | {"mechanism": scenario.mechanism.model_dump(mode="json")}
+    found |= {} if settled is None else {"play": stage.plain_settled(settled)}
+    found |= {} if lies is None else {"manipulations": [row._asdict() for row in lies]}
     saved = []
     try:
         if plot is not None:
@@ -94,12 +106,22 @@ def game(
         typer.echo(jsonlib.dumps(found))
         return
     console = Console()
-    _show(console, solution, swept)
+    _show(console, solution, swept, reports.named_mechanism(scenario, solution))
     if settled is not None:
         _show_play(console, settled)
-    console.print(reports.summary(solution, swept))
+    if lies is not None:
+        _show_manipulations(console, lies)
+    console.print(reports.summary(scenario, solution, swept))
     for file in saved:
         console.print(f"Saved {file}", highlight=False, soft_wrap=True)
+
+
+def _uniform(mechanism: "MechanismConfig", intensity: float) -> "MechanismConfig":
+    """Redistribution at this α: the scenario's own but for that, where it has one."""
+    from potluck.scenario import mechanism_of
+
+    own = mechanism if mechanism.kind == "redistribution" else mechanism_of("redistribution")
+    return own.model_copy(update={"intensity": intensity})
 
 
 def _grid(text: str) -> tuple[float, float, int]:
@@ -108,10 +130,10 @@ def _grid(text: str) -> tuple[float, float, int]:
     try:
         low, high, points = float(parts[0]), float(parts[1]), int(parts[2])
     except (ValueError, IndexError):
-        raise PotluckError(f"--sweep must be FROM:TO:POINTS, such as 0:16:33, got {text!r}") from None
+        raise PotluckError(f"must be FROM:TO:POINTS, such as 0:16:33, got {text!r}", field="sweep") from None
     if len(parts) != 3 or not (0 <= low < high <= MOST_INTENSITY) or not 2 <= points <= MOST_POINTS:
         raise PotluckError(
-            f"--sweep must have 0 ≤ FROM < TO ≤ {MOST_INTENSITY:g} and 2 to {MOST_POINTS} points, got {text!r}"
+            f"must have 0 ≤ FROM < TO ≤ {MOST_INTENSITY:g} and 2 to {MOST_POINTS} points, got {text!r}", field="sweep"
         )
     return low, high, points
 
@@ -122,22 +144,22 @@ def _play(text: str, silos: int) -> list[float]:
 
     values = numbers(text, "--contributions")
     if len(values) != silos:
-        raise PotluckError(f"--contributions must give one share per silo: {silos} needed, got {len(values)}")
+        raise PotluckError(f"must give one share per silo: {silos} needed, got {len(values)}", field="contributions")
     for silo, value in enumerate(values):
         if not 0 <= value <= 1:
-            raise PotluckError(f"--contributions: silo {silo} must bring a share in [0, 1] of its data, got {value:g}")
+            raise PotluckError(
+                f": silo {silo} must bring a share in [0, 1] of its data, got {value:g}", field="contributions"
+            )
     return values
 
 
-def _show(console: "Console", solution: "Solution", swept: "Sweep | None") -> None:
+def _show(console: "Console", solution: "Solution", swept: "Sweep | None", named: str) -> None:
     """One row per silo, then the figures of the whole."""
     from rich.box import SIMPLE
     from rich.table import Table
 
     none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
-    from potluck.studies.report import named_intensity
-
-    title = f"The stage game at {named_intensity(solution)}, per slot (none: no redistribution)"
+    title = f"The stage game {named}, per slot (none: no transfers)"
     table = Table(title=title, box=SIMPLE, padding=(0, 0, 0, 1))
     heads = ("silo", "d none", "d", "d plan", "transfer", "u none", "u", "u − alone", "u − none")
     for head in heads:
@@ -157,7 +179,7 @@ def _show(console: "Console", solution: "Solution", swept: "Sweep | None") -> No
     console.print(table)
 
     whole = Table(box=SIMPLE, padding=(0, 0, 0, 1))
-    for head in ("", "none", "redistribution", "planner"):
+    for head in ("", "none", "mechanism", "planner"):
         whole.add_column(head, justify="right", no_wrap=True)
     plays = (none, reached, best)
     whole.add_row("welfare", *(f"{float(play.payoff.welfare):.2f}" for play in plays))
@@ -209,4 +231,23 @@ def _show_play(console: "Console", play: "Settled") -> None:
     columns = (parts.revenue, parts.energy, parts.communication, parts.transfer, parts.total, play.regrets)
     for silo, contribution in enumerate(play.contributions):
         table.add_row(str(silo), f"{float(contribution):g}", *(f"{float(column[silo]):.2f}" for column in columns))
+    console.print(table)
+
+
+def _show_manipulations(console: "Console", lies: "list[Manipulations]") -> None:
+    """A row for every mechanism, a column for every lie."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from potluck.studies.manipulation import MANIPULATIONS
+
+    table = Table(
+        title="What silo 0 would gain by lying, where it brings ½ and the others ¼", box=SIMPLE, padding=(0, 0, 0, 1)
+    )
+    table.add_column("mechanism", no_wrap=True)
+    for head in MANIPULATIONS.values():
+        table.add_column(head, justify="right")
+    for row in lies:
+        gains = [getattr(row, name) for name in MANIPULATIONS]
+        table.add_row(row.mechanism, *("–" if gain is None else f"{gain:+.2f}" for gain in gains))
     console.print(table)

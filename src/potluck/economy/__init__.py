@@ -1,20 +1,28 @@
 """Who gains what: pure functions on one slot of the game."""
 
 from potluck.economy.equilibrium import (
+    Equilibrium,
+    Solver,
     Uniqueness,
     best_response,
     best_response_dynamics,
     black_box,
+    equilibrium,
     nash,
     nash_conv,
     regrets,
+    solver,
     uniqueness,
 )
-from potluck.economy.intensity import Gains, Rule, constant, first_gains, gain, printed, rule
-from potluck.economy.manipulation import gain_from_over_reporting, gain_from_shading, gain_from_splitting
-from potluck.economy.mechanism import Redistribution, leverage, redistribution, transfers
-from potluck.economy.payoff import Payoff, Precision, StageGame, payoff, payoffs, settle
-from potluck.economy.potential import potential, printed_error, printed_potential, subsidies
+from potluck.economy.manipulation import (
+    Overstating,
+    gain_from_over_reporting,
+    gain_from_overstating_cost,
+    gain_from_shading,
+    gain_from_splitting,
+)
+from potluck.economy.payoff import Payoff, Precision, StageGame, facts_at, payoff, payoffs, settle, settled_at
+from potluck.economy.potential import potential, printed_error, printed_potential, separable
 from potluck.economy.welfare import (
     FirstBest,
     Rationality,
@@ -33,13 +41,13 @@ from potluck.economy.welfare import (
 from potluck.scenario.terms import Terms
 
 __all__ = [
+    "Equilibrium",
     "FirstBest",
-    "Gains",
+    "Overstating",
     "Payoff",
     "Precision",
     "Rationality",
-    "Redistribution",
-    "Rule",
+    "Solver",
     "StageGame",
     "Terms",
     "Uniqueness",
@@ -47,16 +55,15 @@ __all__ = [
     "best_response_dynamics",
     "black_box",
     "budget_residual",
-    "constant",
     "dominant_intensity",
+    "equilibrium",
+    "facts_at",
     "first_best",
-    "first_gains",
-    "gain",
     "gain_from_over_reporting",
+    "gain_from_overstating_cost",
     "gain_from_shading",
     "gain_from_splitting",
     "jain_index",
-    "leverage",
     "nash",
     "nash_conv",
     "payoff",
@@ -66,16 +73,14 @@ __all__ = [
     "planner",
     "potential",
     "price_of_anarchy",
-    "printed",
     "printed_error",
     "printed_potential",
     "rationality",
-    "redistribution",
     "regrets",
-    "rule",
+    "separable",
     "settle",
-    "subsidies",
-    "transfers",
+    "settled_at",
+    "solver",
     "uniqueness",
     "welfare",
     "welfare_optimal_intensity",

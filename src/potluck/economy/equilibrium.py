@@ -1,7 +1,7 @@
 """Where self-interest leads: best responses, Nash equilibria, and how far any play is from one."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,16 +10,20 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from potluck.economy.optimise import maximise_on_box, maximise_on_segment
 from potluck.economy.payoff import Precision, StageGame, payoffs
-from potluck.economy.potential import potential
+from potluck.economy.potential import potential, separable
 
 __all__ = [
+    "Equilibrium",
+    "Solver",
     "Uniqueness",
     "best_response",
     "best_response_dynamics",
     "black_box",
+    "equilibrium",
     "nash",
     "nash_conv",
     "regrets",
+    "solver",
     "uniqueness",
 ]
 
@@ -64,7 +68,10 @@ def nash_conv(game: StageGame, contributions: Float[Array, " silos"]) -> Float[A
 
 
 def nash(game: StageGame, start: Float[Array, " silos"] | None = None) -> Float[Array, " silos"]:
-    """Nash equilibrium as argmax Φ over [0, 1]^N, for a differentiable precision law; exact where P is concave."""
+    """Nash equilibrium as argmax Φ over [0, 1]^N, for a differentiable precision law; exact where P is concave.
+
+    Refuses a mechanism that leaves the game no potential: `equilibrium` searches there.
+    """
     middle = jnp.full_like(game.terms.profit, 0.5)
     return maximise_on_box(lambda contributions: potential(game, contributions), middle if start is None else start)
 
@@ -80,7 +87,8 @@ def best_response_dynamics(
 ) -> Float[Array, " silos"]:
     """Silos answer one another in turn until nobody's payoff gains more than `tolerance` of it in a round.
 
-    Every answer raises Φ, so play cannot cycle. Needs nothing but values of P.
+    Every answer raises Φ where there is one, so play cannot cycle; without one it may, and `rounds` ends it. Needs
+    nothing but values of P.
     """
     silos = start.shape[0]
 
@@ -97,6 +105,30 @@ def best_response_dynamics(
 
     begun = _Play(start, jnp.asarray(0), jnp.asarray(jnp.inf, start.dtype))
     return jax.lax.while_loop(lambda s: (s.moved > tolerance) & (s.rounds < rounds), play, begun).contributions
+
+
+Solver: TypeAlias = Literal["potential", "best-response"]
+"""How an equilibrium was found: at the top of Φ, or by silos that answer one another."""
+
+
+class Equilibrium(NamedTuple):
+    """What was found, and how. `nash_conv` says how good it is: without a potential there may be no equilibrium."""
+
+    contributions: Float[Array, " silos"]
+    solver: Solver
+
+
+def solver(game: StageGame) -> Solver:
+    """What finds the equilibrium under the game's mechanism."""
+    return "potential" if separable(game) else "best-response"
+
+
+def equilibrium(game: StageGame) -> Equilibrium:
+    """Climb Φ where the mechanism leaves one, else let silos answer one another, 100 rounds at most."""
+    chosen = solver(game)
+    if chosen == "potential":
+        return Equilibrium(nash(game), chosen)
+    return Equilibrium(best_response_dynamics(game, jnp.full_like(game.terms.profit, 0.5), rounds=100), chosen)
 
 
 class Uniqueness(NamedTuple):

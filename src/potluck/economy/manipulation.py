@@ -1,15 +1,47 @@
-"""What a dishonest silo gains: claiming more than it trains on, hiding data, splitting itself in many.
+"""What a dishonest silo gains: claiming more than it trains on, hiding data, splitting itself, overstating its cost.
 
-The training itself is honest in all three, so precision and energy stay as they are and only money moves.
+The training itself is honest, so precision and energy stay as they are and only money moves.
 """
+
+from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from potluck.economy.mechanism import leverage, transfers
-from potluck.economy.payoff import StageGame
+from potluck.economy.equilibrium import equilibrium
+from potluck.economy.payoff import StageGame, facts_at, payoffs, settled_at
+from potluck.errors import PotluckError
+from potluck.mechanisms import Facts, Mechanism, facts_of
 
-__all__ = ["gain_from_over_reporting", "gain_from_shading", "gain_from_splitting"]
+__all__ = [
+    "Declaring",
+    "Overstating",
+    "Seated",
+    "gain_from_over_reporting",
+    "gain_from_overstating_cost",
+    "gain_from_shading",
+    "gain_from_splitting",
+]
+
+State = TypeVar("State")
+
+
+@runtime_checkable
+class Seated(Mechanism[State], Protocol[State]):
+    """A mechanism that can say how it would settle if silos sat at several seats."""
+
+    def seated(self, seats: Int[Array, " seats"]) -> Self:
+        """The same where seat i is taken by silo `seats[i]`."""
+        ...
+
+
+@runtime_checkable
+class Declaring(Mechanism[State], Protocol[State]):
+    """A mechanism that believes what silos declare of their costs."""
+
+    def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> Self:
+        """The same where a silo declares `factor` times the cost that it declares now."""
+        ...
 
 
 def gain_from_over_reporting(
@@ -17,7 +49,7 @@ def gain_from_over_reporting(
 ) -> Float[Array, ""]:
     """r_n(d̂_n) − r_n(d_n) for claiming d̂_n while training on d_n.
 
-    Positive on either basis whenever d̂_n > d_n: contributions must be measured, not believed.
+    Under redistribution positive on either basis whenever d̂_n > d_n: contributions must be measured, not believed.
     """
     return _gain(game, contributions, contributions.at[silo].set(claim), game.terms.samples, silo)
 
@@ -30,7 +62,8 @@ def gain_from_shading(
 ) -> Float[Array, ""]:
     """Gain of declaring |D̂_n| < |D_n| samples while training on the same x_n, so that d̂_n = min(1, x_n/|D̂_n|).
 
-    Positive on basis `fraction`; zero on basis `samples` while x_n fits in what is declared, and a loss beyond.
+    Under redistribution positive on basis `fraction`; zero on basis `samples` while x_n fits in what is declared, and a
+    loss beyond.
     """
     brought = contributions[silo] * game.terms.samples[silo]
     shaded = contributions.at[silo].set(jnp.minimum(1.0, brought / declared))
@@ -40,19 +73,56 @@ def gain_from_shading(
 def gain_from_splitting(
     game: StageGame, contributions: Float[Array, " silos"], silo: Int[Array, ""] | int, identities: int
 ) -> Float[Array, ""]:
-    """Gain of posing as k silos with |D_n|/k samples each, every one contributing the same share d_n.
+    """Gain of posing as k silos with |D_n|/k samples each, every one contributing the same share d_n and paying C_n.
 
-    Each identity is settled against every other silo; between them nothing moves; each pays C_n.
-    On basis `fraction` that is (k−1)·r_n − (k−1)·C_n: it pays for whoever receives transfers. On basis `samples`
-    it is −(k−1)·Σ_{j≠n} α_nj b_j − (k−1)·C_n ≤ 0: it never pays.
+    Under redistribution on basis `fraction` that is (k−1)·r_n − (k−1)·C_n: it pays for whoever receives transfers. On
+    basis `samples` it is −(k−1)·Σ_{j≠n} α_nj b_j − (k−1)·C_n ≤ 0: it never pays.
     """
-    rule, samples = game.redistribution, game.terms.samples
-    honest = transfers(rule, contributions, samples)[silo]
-    brought = contributions * leverage(rule, samples)
-    pairs = jnp.broadcast_to(rule.intensity, (samples.shape[0],) * 2)[silo].at[silo].set(0.0)
-    each = contributions[silo] * leverage(rule, samples / identities)[silo]
-    split = identities * jnp.sum(pairs * (each - brought))
-    return split - honest - (identities - 1) * game.terms.communication[silo]
+    mechanism = game.mechanism
+    if not isinstance(mechanism, Seated) or "marginal" in mechanism.needs:
+        raise PotluckError(f"{_named(mechanism)} does not say how it settles with a silo that poses as several", field="mechanism")
+    silos = contributions.shape[0]
+    seats = jnp.concatenate([jnp.arange(silos), jnp.full(identities - 1, silo)])
+    held = game.terms.samples.at[silo].divide(identities)[seats]
+    facts = facts_of(mechanism, contributions[seats], held, game.precision(contributions))
+    split = settled_at(_under(game, mechanism.seated(seats)), facts).transfers
+    honest = _received(game, facts_at(game, contributions), silo)
+    cost = (identities - 1) * game.terms.communication[silo]
+    return jnp.sum(jnp.where(seats == silo, split, 0.0)) - honest - cost
+
+
+class Overstating(NamedTuple):
+    """What a silo gains by declaring more than its cost, in money per slot."""
+
+    at_play: Float[Array, ""]
+    """Where everybody brings what they did."""
+    at_equilibrium: Float[Array, ""]
+    """Between the equilibria of both games: the others answer to what it then brings."""
+
+
+def gain_from_overstating_cost(
+    game: StageGame, contributions: Float[Array, " silos"], silo: Int[Array, ""] | int, factor: Float[Array, ""] | float
+) -> Overstating:
+    """Gain of declaring `factor` times the cost c_n under a mechanism that pays declared costs back."""
+    mechanism = game.mechanism
+    if not isinstance(mechanism, Declaring):
+        raise PotluckError(f"{_named(mechanism)} asks nobody for costs", field="mechanism")
+    lied = _under(game, mechanism.declaring(silo, factor))
+    facts = facts_at(game, contributions)
+    before, after = (payoffs(at, equilibrium(at).contributions)[silo] for at in (game, lied))
+    return Overstating(_received(lied, facts, silo) - _received(game, facts, silo), after - before)
+
+
+def _under(game: StageGame, mechanism: Mechanism[State]) -> StageGame:
+    return StageGame(game.terms, game.energy_price, mechanism, game.precision)
+
+
+def _received(game: StageGame, facts: Facts, silo: Int[Array, ""] | int) -> Float[Array, ""]:
+    return settled_at(game, facts).transfers[silo]
+
+
+def _named(mechanism: Mechanism[State]) -> str:
+    return type(mechanism).__name__
 
 
 def _gain(
@@ -62,5 +132,7 @@ def _gain(
     declared: Float[Array, " silos"],
     silo: Int[Array, ""] | int,
 ) -> Float[Array, ""]:
-    paid = transfers(game.redistribution, claim, declared)[silo]
-    return paid - transfers(game.redistribution, truth, game.terms.samples)[silo]
+    """Marginal precision is measured, so it stays what it is."""
+    honest = facts_at(game, truth)
+    told = facts_of(game.mechanism, claim, declared, honest.precision, honest.marginal)
+    return _received(game, told, silo) - _received(game, honest, silo)

@@ -1,15 +1,17 @@
 """Who gains what in one slot."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from potluck.economy.mechanism import Redistribution, transfers
+from potluck.mechanisms import Facts, Mechanism, Redistribution, Settlement, facts_of, first_state, settle_slot
 from potluck.scenario.terms import Terms
 
-__all__ = ["Payoff", "Precision", "StageGame", "payoff", "payoffs", "settle"]
+__all__ = ["Payoff", "Precision", "StageGame", "facts_at", "payoff", "payoffs", "settle", "settled_at"]
 
 Precision = Callable[[Float[Array, " silos"]], Float[Array, ""]]
 """P(d): the value of the precision at joint contributions d. Nothing else is ever asked of it."""
@@ -18,10 +20,10 @@ Precision = Callable[[Float[Array, " silos"]], Float[Array, ""]]
 class Payoff(eqx.Module):
     """The parts of each silo's payoff, in money."""
 
-    revenue: Float[Array, " silos"]
-    energy: Float[Array, " silos"]
-    communication: Float[Array, " silos"]
-    transfer: Float[Array, " silos"]
+    revenue: Float[Array, "*silos"]
+    energy: Float[Array, "*silos"]
+    communication: Float[Array, "*silos"]
+    transfer: Float[Array, "*silos"]
 
     @property
     def total(self) -> Float[Array, " silos"]:
@@ -39,12 +41,31 @@ class StageGame(eqx.Module):
 
     terms: Terms
     energy_price: Float[Array, ""]
-    redistribution: Redistribution
+    mechanism: Mechanism[Any]
     precision: Precision
 
     def at(self, intensity: Float[Array, ""] | Float[Array, "silos silos"]) -> "StageGame":
-        """Play the same game at another intensity."""
-        return StageGame(self.terms, self.energy_price, self.redistribution.at(intensity), self.precision)
+        """The same silos under redistribution at this intensity, on the game's basis; at 0 without transfers."""
+        paid = Redistribution(intensity, self.redistribution.unit)
+        return StageGame(self.terms, self.energy_price, paid, self.precision)
+
+    @property
+    def redistribution(self) -> Redistribution:
+        """What redistribution's theory speaks of: the game's own mechanism, or redistribution of nothing in its place."""
+        if isinstance(self.mechanism, Redistribution):
+            return self.mechanism
+        return Redistribution(jnp.zeros_like(self.energy_price), getattr(self.mechanism, "unit", None))
+
+    @property
+    def begun(self) -> PyTree:
+        """What the mechanism remembers before the first slot."""
+        return first_state(self.mechanism, self.precision(jnp.zeros_like(self.terms.profit)))
+
+    @property
+    def leverage(self) -> Float[Array, " silos"]:
+        """How much a silo's whole data weighs in redistribution, ∂b_n/∂d_n: 1, or |D_n|/unit on basis `samples`."""
+        unit, samples = self.redistribution.unit, self.terms.samples
+        return jnp.ones_like(samples) if unit is None else samples / unit
 
     @property
     def cost(self) -> Float[Array, " silos"]:
@@ -55,11 +76,11 @@ class StageGame(eqx.Module):
 def payoff(
     terms: Terms,
     energy_price: Float[Array, ""],
-    contributions: Float[Array, " silos"],
+    contributions: Float[Array, "*silos"],
     precision: Float[Array, ""],
-    transfer: Float[Array, " silos"],
+    transfer: Float[Array, "*silos"],
 ) -> Payoff:
-    """u_n = p_n·P − κ·v_n·d_n·|D_n| − C_n + r_n, from the value of P alone."""
+    """u_n = p_n·P − κ·v_n·d_n·|D_n| − C_n + r_n, from the value of P alone; for all silos, or for one."""
     return Payoff(
         revenue=terms.profit * precision,
         energy=energy_price * terms.energy * contributions * terms.samples,
@@ -68,10 +89,25 @@ def payoff(
     )
 
 
+def facts_at(game: StageGame, contributions: Float[Array, " silos"]) -> Facts:
+    """What the game's mechanism is told where silos bring this; leaving silo n out means d_n = 0."""
+    precision, marginal = game.precision(contributions), None
+    if "marginal" in game.mechanism.needs:
+        without = jax.vmap(lambda silo: game.precision(contributions.at[silo].set(0.0)))
+        marginal = precision - without(jnp.arange(contributions.shape[0]))
+    return facts_of(game.mechanism, contributions, game.terms.samples, precision, marginal)
+
+
+def settled_at(game: StageGame, facts: Facts) -> Settlement:
+    """How the game's mechanism settles its first slot."""
+    return settle_slot(game.mechanism, game.begun, facts)
+
+
 def settle(game: StageGame, contributions: Float[Array, " silos"]) -> Payoff:
-    """Settle the slot: train, measure, redistribute."""
-    transfer = transfers(game.redistribution, contributions, game.terms.samples)
-    return payoff(game.terms, game.energy_price, contributions, game.precision(contributions), transfer)
+    """Settle the slot: train, measure, transfer."""
+    facts = facts_at(game, contributions)
+    transfer = settled_at(game, facts).transfers
+    return payoff(game.terms, game.energy_price, contributions, facts.precision, transfer)
 
 
 def payoffs(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, " silos"]:

@@ -3,42 +3,44 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from potluck.economy.mechanism import leverage, transfers
-from potluck.economy.payoff import StageGame
+from potluck.economy.payoff import StageGame, facts_at, settled_at
+from potluck.errors import PotluckError
+from potluck.mechanisms import Separable
+from potluck.mechanisms.redistribution import others
 
-__all__ = ["potential", "printed_error", "printed_potential", "subsidies"]
+__all__ = ["potential", "printed_error", "printed_potential", "separable"]
 
 
-def subsidies(game: StageGame) -> Float[Array, " silos"]:
-    """What redistribution adds to a silo's payoff per unit of its own d: Σ_{j≠n} α_nj, times its leverage."""
-    silos = game.terms.profit.shape[0]
-    pairs = jnp.broadcast_to(game.redistribution.intensity, (silos, silos)) * (
-        1 - jnp.eye(silos, dtype=game.terms.profit.dtype)
-    )
-    return leverage(game.redistribution, game.terms.samples) * pairs.sum(axis=1)
+def separable(game: StageGame) -> bool:
+    """Whether the mechanism leaves the game a potential."""
+    return isinstance(game.mechanism, Separable)
 
 
 def potential(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
-    """Φ(d) = P(d) + Σ_n [(Σ_{j≠n} α_nj − κ v_n|D_n|)·d_n − C_n] / p_n (on basis `samples` Σα is times |D_n|/unit).
+    """Φ(d) = P(d) + Σ_n [g_n(d_n) − κ v_n|D_n|·d_n − C_n] / p_n, g_n what a silo's own d_n moves of its transfer.
 
     The exact weighted potential, weights p_n: p_n·(Φ(d′) − Φ(d)) = u_n(d′) − u_n(d) whenever only silo n moves.
+    Under redistribution g_n = Σ_{j≠n} α_nj·d_n (times |D_n|/unit on basis `samples`).
     """
-    own = (subsidies(game) - game.cost) * contributions - game.terms.communication
-    return game.precision(contributions) + jnp.sum(own / game.terms.profit)
+    if not isinstance(game.mechanism, Separable):
+        raise PotluckError(f"{type(game.mechanism).__name__} leaves the game no potential", field="mechanism")
+    facts = facts_at(game, contributions)
+    own = game.mechanism.own(game.begun, facts) - game.cost * contributions - game.terms.communication
+    return facts.precision + jnp.sum(own / game.terms.profit)
 
 
 def printed_potential(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
     """U(d) = P(d) − Σ_n [κ v_n d_n|D_n| + C_n − r_n] / p_n, the paper's Theorem 1. Not a potential of this game."""
-    transfer = transfers(game.redistribution, contributions, game.terms.samples)
-    own = transfer - game.cost * contributions - game.terms.communication
-    return game.precision(contributions) + jnp.sum(own / game.terms.profit)
+    facts = facts_at(game, contributions)
+    own = settled_at(game, facts).transfers - game.cost * contributions - game.terms.communication
+    return facts.precision + jnp.sum(own / game.terms.profit)
 
 
 def printed_error(game: StageGame, silo: Int[Array, ""] | int, move: Float[Array, ""] | float) -> Float[Array, ""]:
     """p_n·ΔU − Δu_n = −p_n·δ·Σ_{j≠n} α_jn/p_j when silo n moves by δ (times its leverage on basis `samples`).
 
-    The others' transfers r_j, j ≠ n, depend on d_n too, and the printed proof drops them.
+    The others' transfers r_j, j ≠ n, depend on d_n too, and the printed proof drops them. Of redistribution alone.
     """
     profit = game.terms.profit
-    pairs = jnp.broadcast_to(game.redistribution.intensity, (profit.shape[0],) * 2)[:, silo].at[silo].set(0.0)
-    return -profit[silo] * move * leverage(game.redistribution, game.terms.samples)[silo] * jnp.sum(pairs / profit)
+    pairs = others(game.redistribution.intensity, profit.shape[0])[:, silo]
+    return -profit[silo] * move * game.leverage[silo] * jnp.sum(pairs / profit)

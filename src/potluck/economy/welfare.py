@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from potluck.economy.equilibrium import best_response, nash
-from potluck.economy.mechanism import Redistribution, leverage, transfers
 from potluck.economy.optimise import maximise_on_box, maximise_on_segment
-from potluck.economy.payoff import StageGame, payoffs, settle
+from potluck.economy.payoff import StageGame, facts_at, payoffs, settle, settled_at
+from potluck.mechanisms import NoTransfers
 from potluck.scenario.terms import Terms
 
 __all__ = [
@@ -49,7 +49,7 @@ def pigouvian_subsidies(game: StageGame, optimum: Float[Array, " silos"]) -> Flo
 
 def pigouvian_intensity(game: StageGame, optimum: Float[Array, " silos"]) -> Float[Array, ""]:
     """α* = mean_n t_n/(N−1) (over its leverage): exact when silos are alike, κ v|D|/N at an interior optimum."""
-    needed = pigouvian_subsidies(game, optimum) / leverage(game.redistribution, game.terms.samples)
+    needed = pigouvian_subsidies(game, optimum) / game.leverage
     return jnp.mean(needed) / (needed.shape[0] - 1)
 
 
@@ -60,7 +60,7 @@ def dominant_intensity(game: StageGame) -> Float[Array, ""]:
 
 def _dominant_for_each(game: StageGame) -> Float[Array, " silos"]:
     """κ v_n|D_n|/(N−1) (over its leverage): from here on d_n = 1 is dominant for silo n."""
-    return game.cost / leverage(game.redistribution, game.terms.samples) / (game.cost.shape[0] - 1)
+    return game.cost / game.leverage / (game.cost.shape[0] - 1)
 
 
 def welfare_optimal_intensity(game: StageGame) -> Float[Array, ""]:
@@ -100,7 +100,7 @@ def first_best(game: StageGame, optimum: Float[Array, " silos"], rounds: int = 2
     over all pairs; near the boundary, where scaling crawls, `_facing` gives a sparser one. If there is none, the
     least-norm solution α_nj = λ_n + λ_j is returned, negative entries and all.
     """
-    needed = pigouvian_subsidies(game, optimum) / leverage(game.redistribution, game.terms.samples)
+    needed = pigouvian_subsidies(game, optimum) / game.leverage
     silos = needed.shape[0]
     others = 1 - jnp.eye(silos, dtype=needed.dtype)
     needs_negative = 2 * needed.max() > needed.sum() * (1 + 1e-12)
@@ -154,12 +154,12 @@ class Rationality(eqx.Module):
 def rationality(game: StageGame, contributions: Float[Array, " silos"], without: Float[Array, " silos"]) -> Rationality:
     """Compare payoffs at `contributions` with leaving, training alone, and the equilibrium `without` transfers."""
     reached = payoffs(game, contributions)
-    unpaid = game.at(jnp.zeros_like(game.energy_price))
     terms = game.terms
+    unpaid = StageGame(terms, game.energy_price, NoTransfers(), game.precision)
     offline = StageGame(
         Terms(terms.profit, terms.energy, jnp.zeros_like(terms.communication), terms.samples),
         game.energy_price,
-        Redistribution(jnp.zeros_like(game.energy_price)),
+        NoTransfers(),
         game.precision,
     )
     nobody = jnp.zeros_like(contributions)
@@ -173,5 +173,5 @@ def jain_index(shares: Float[Array, " silos"]) -> Float[Array, ""]:
 
 
 def budget_residual(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
-    """|Σ_n r_n|: money that transfers would create or destroy; rounding only."""
-    return jnp.abs(transfers(game.redistribution, contributions, game.terms.samples).sum())
+    """|Σ_n r_n|: money that transfers create or destroy; rounding only, where the mechanism is balanced."""
+    return jnp.abs(settled_at(game, facts_at(game, contributions)).residual)

@@ -1,38 +1,33 @@
 """One game of T slots as pure functions: reset, step, observe. `vmap` runs several side by side."""
 
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from potluck.economy import Gains, Payoff, Redistribution, first_gains, payoff, redistribution, rule, transfers
+from potluck.economy import Payoff, payoff
 from potluck.federation import Dataset, PrecisionSource
-from potluck.federation.described import precision_source
-from potluck.scenario import Scenario
-from potluck.scenario.terms import Terms
+from potluck.federation.from_scenario import precision_source
+from potluck.game.observation import observation_size, observe_one
+from potluck.game.record import Own, Record, newest_first
+from potluck.mechanisms import Mechanism, build_mechanism, facts_of, first_state, settle_slot
+from potluck.scenario import Scenario, Terms, TermsDraw
 
-__all__ = ["Game", "Record", "Slot", "State", "game"]
-
-
-class Record(eqx.Module):
-    """What was seen in the last H slots, newest first; zero where the game had not begun."""
-
-    contributions: Float[Array, "history silos"]
-    communication: Float[Array, "history silos"]
-    intensity: Float[Array, " history"]
-    precision: Float[Array, " history"]
+__all__ = ["Game", "Slot", "State", "game"]
 
 
 class State(eqx.Module):
     """A game between two slots."""
 
     terms: Terms
-    federation: Any
-    gains: Gains
+    federation: PyTree
+    mechanism: PyTree
+    """What the mechanism remembers."""
     record: Record
+    communication: Float[Array, "history silos"]
+    """C_n of the slots on record."""
     slot: Int[Array, ""]
 
 
@@ -41,106 +36,95 @@ class Slot(eqx.Module):
 
     contributions: Float[Array, " silos"]
     precision: Float[Array, ""]
-    intensity: Float[Array, ""]
+    signal: Float[Array, ""]
     payoff: Payoff
 
 
 class Game(eqx.Module):
-    """The game of a scenario, on terms and data that one seed drew."""
+    """The game of a scenario, on terms and data that one seed drew: arrays, and what gives them their shapes."""
 
-    scenario: Scenario = eqx.field(static=True)
     terms: Terms
-    source: PrecisionSource
-    redistribution: Redistribution
+    drawing: TermsDraw
+    energy_price: Float[Array, ""]
+    """κ."""
+    mechanism: Mechanism[Any]
+    source: PrecisionSource[Any]
+    horizon: int = eqx.field(static=True)
+    """T. What would come after is worth nothing: the game ends, it is not cut short."""
+    history: int = eqx.field(static=True)
+    """H."""
+    observation: tuple[str, ...] = eqx.field(static=True)
+    """Names of what a silo sees."""
+    drawn: Literal["run", "episode"] = eqx.field(static=True, default="run")
+    """Whether terms are those of the run, or drawn anew for every game."""
 
     @property
     def silos(self) -> int:
         """N."""
-        return self.scenario.silos.count
-
-    @property
-    def horizon(self) -> int:
-        """T. What would come after is worth nothing: the game ends, it is not cut short."""
-        return self.scenario.horizon
+        return self.terms.profit.shape[-1]
 
     @property
     def observation_size(self) -> int:
-        """Numbers in z_n: H·(N + 2), and what the scenario adds to the paper's."""
-        seen = self.scenario.observation
-        per_slot = self.silos + 2 + seen.own_contribution
-        return self.scenario.history * per_slot + seen.own_samples + seen.slot
+        """Numbers in z_n: H·(N + 2) of the paper's."""
+        return observation_size(self.observation, self.history, self.silos)
 
     def reset(self, key: PRNGKeyArray) -> State:
         """A game before its first slot."""
         drawing, training, changing = jax.random.split(key, 3)
-        terms = self.scenario.draw(drawing) if self.scenario.silos.drawn == "episode" else self.terms
-        terms = self.scenario.redraw(terms, changing)
+        terms = self.drawing.draw(drawing) if self.drawn == "episode" else self.terms
+        terms = self.drawing.next(terms, changing)
         federation = self.source.init(training)
-        history, none = self.scenario.history, jnp.zeros((self.scenario.history, self.silos))
         return State(
             terms=eqx.tree_at(lambda t: t.samples, terms, self.source.samples(federation)),
             federation=federation,
-            gains=first_gains(self.source.measure(federation)),
-            record=Record(none, none, jnp.zeros(history), jnp.zeros(history)),
+            mechanism=first_state(self.mechanism, self.source.measure(federation)),
+            record=Record.blank(self.history, self.silos),
+            communication=jnp.zeros((self.history, self.silos)),
             slot=jnp.asarray(0),
         )
 
     def step(self, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray) -> tuple[State, Slot]:
-        """One slot: contribute, train, aggregate, measure P, set α, settle, record."""
+        """One slot: contribute, train, aggregate, measure P, settle, record."""
         training, changing = jax.random.split(key)
-        federation, precision = self.source.train(state.federation, contributions, training)
-        gains, factor = rule(self.scenario.schedule)(state.gains, precision)
-        at = self.redistribution.at(factor * self.redistribution.intensity)
-        transfer = transfers(at, contributions, state.terms.samples)
-        price = jnp.asarray(self.scenario.energy_price)
-        settled = payoff(state.terms, price, contributions, precision, transfer)
-        slot = Slot(contributions, precision, seen_by_all(at.intensity), settled)
-        terms = self.scenario.redraw(state.terms, changing)
+        told = "marginal" in self.mechanism.needs
+        federation, measured = self.source.train(state.federation, contributions, training, marginal=told)
+        facts = facts_of(
+            self.mechanism, contributions, state.terms.samples, measured.precision, measured.marginal
+        )
+        settled = settle_slot(self.mechanism, state.mechanism, facts)
+        earned = payoff(state.terms, self.energy_price, contributions, measured.precision, settled.transfers)
+        terms = self.drawing.next(state.terms, changing)
         after = State(
             terms=eqx.tree_at(lambda t: t.samples, terms, self.source.samples(federation)),
             federation=federation,
-            gains=gains,
-            record=remember(state.record, slot, state.terms),
+            mechanism=settled.state,
+            record=newest_first(Record(contributions, settled.signal, measured.precision), state.record),
+            communication=newest_first(state.terms.communication, state.communication),
             slot=state.slot + 1,
         )
-        return after, slot
+        return after, Slot(contributions, measured.precision, settled.signal, earned)
 
     def observe(self, state: State) -> Float[Array, "silos observation"]:
-        """z_n for every silo: {d_−n, C_n, α, P} of each of the last H slots, newest first; nothing else of others."""
-        record, seen = state.record, self.scenario.observation
-        others = np.array([[j for j in range(self.silos) if j != n] for n in range(self.silos)])
-        public = jnp.broadcast_to(
-            jnp.stack([record.intensity, record.precision], axis=1), (self.silos, self.scenario.history, 2)
-        )
-        parts = [record.contributions[:, others].swapaxes(0, 1), record.communication.T[:, :, None], public]
-        if seen.own_contribution:
-            parts.append(record.contributions.T[:, :, None])
-        flat = jnp.concatenate(parts, axis=2).reshape(self.silos, -1)
-        extra = []
-        if seen.own_samples:
-            extra.append(state.terms.samples[:, None])
-        if seen.slot:
-            extra.append(jnp.full((self.silos, 1), state.slot / self.horizon))
-        return jnp.concatenate([flat, *extra], axis=1)
+        """z_n for every silo, each from the record and what it has of its own."""
 
+        def one(silo: Int[Array, ""], own: Own) -> Float[Array, " observation"]:
+            return observe_one(state.record, own, silo, state.slot, self.horizon, self.observation)
 
-def seen_by_all(intensity: Float[Array, ""] | Float[Array, "silos silos"]) -> Float[Array, ""]:
-    """α as a record keeps it: the one for all, or the mean over pairs; what a silo's with itself is moves no money."""
-    if intensity.ndim == 0:
-        return intensity
-    silos = len(intensity)
-    return jnp.sum(jnp.where(jnp.eye(silos, dtype=bool), 0.0, intensity)) / (silos * (silos - 1))
-
-
-def remember(record: Record, slot: Slot, terms: Terms) -> Record:
-    """The slot comes first, the oldest one is forgotten."""
-    newest = Record(slot.contributions, terms.communication, slot.intensity, slot.precision)
-    kept: Record = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), newest, record)
-    return kept
+        return jax.vmap(one)(jnp.arange(self.silos), Own(state.communication.T, state.terms.samples))
 
 
 def game(scenario: Scenario, seed: int | None = None, data: Dataset | None = None) -> Game:
     """The game that a scenario describes; the seed draws its silos' terms and splits their data."""
     seed = scenario.seed if seed is None else seed
     terms = scenario.draw(jax.random.key(seed))
-    return Game(scenario, terms, precision_source(scenario, terms, seed, data), redistribution(scenario))
+    return Game(
+        terms=terms,
+        drawing=scenario.terms,
+        energy_price=jnp.asarray(scenario.energy_price, dtype=float),
+        mechanism=build_mechanism(scenario, terms),
+        source=precision_source(scenario, terms, seed, data),
+        horizon=scenario.horizon,
+        history=scenario.history,
+        observation=scenario.observation,
+        drawn=scenario.silos.drawn,
+    )

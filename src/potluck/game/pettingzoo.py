@@ -30,12 +30,12 @@ except ModuleNotFoundError as missing:
     remedy = f"{missing.name} is not installed; the game's PettingZoo face needs: pip install 'potluck-fl[pettingzoo]'"
     raise ModuleNotFoundError(remedy, name=missing.name) from None
 
-from potluck.economy import first_gains
 from potluck.errors import PotluckError
 from potluck.federation import Dataset
-from potluck.game.game import Game, Record, Slot, State, game
-from potluck.scenario import Normal, Scenario, preset
-from potluck.scenario.terms import Terms
+from potluck.game.game import Game, Slot, State, game
+from potluck.game.observation import View, bounds_of
+from potluck.game.record import Own, Record
+from potluck.scenario import Drawn, Scenario, preset
 
 __all__ = ["ID", "SiloEnv", "env", "parallel_env", "raw_env"]
 
@@ -57,16 +57,16 @@ class SiloEnv(ParallelEnv[str, Any, Any]):
 
     - before the first slot, `samples`, its |D_n| in the coming slot
     - after every slot also `revenue`, `energy`, `communication` and `transfer`, the parts of u_n, and the public
-      `precision` and `intensity`
+      `precision` and `signal` (under redistribution α)
     """
 
     metadata: dict[str, Any] = {"name": ID, "render_modes": ["human", "ansi"], "is_parallelizable": True}  # noqa: RUF012 (PettingZoo's)
 
     def __init__(self, played: Game, seed: int, render_mode: str | None = None, max_cycles: int | None = None) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise PotluckError(f"render_mode must be human, ansi or None, got {render_mode!r}")
+            raise PotluckError(f"must be human, ansi or None, got {render_mode!r}", field="render_mode")
         if max_cycles is not None and max_cycles < 1:
-            raise PotluckError(f"max_cycles must be 1 or more, got {max_cycles}")
+            raise PotluckError(f"must be 1 or more, got {max_cycles}", field="max_cycles")
         self.game = played
         self.render_mode = render_mode
         self.max_cycles = max_cycles
@@ -137,7 +137,7 @@ class SiloEnv(ParallelEnv[str, Any, Any]):
         line = f"slot {self._slots}/{self.game.horizon}: " + ("nothing played yet" if self._last is None else "")
         if self._last is not None:
             shares = " ".join(f"{share:.3f}" for share in np.asarray(self._last.contributions))
-            line += f"P {float(self._last.precision):.4f}, α {float(self._last.intensity):.3f}, d {shares}, "
+            line += f"P {float(self._last.precision):.4f}, signal {float(self._last.signal):.3f}, d {shares}, "
             line += f"welfare {float(self._last.payoff.welfare):.2f}"
         if self.render_mode == "ansi":
             return line
@@ -163,7 +163,7 @@ class SiloEnv(ParallelEnv[str, Any, Any]):
             "samples": state.terms.samples,
         }
         numbers = {part: np.asarray(values) for part, values in own.items()}
-        public = {"precision": float(slot.precision), "intensity": float(slot.intensity)}
+        public = {"precision": float(slot.precision), "signal": float(slot.signal)}
         return {
             name: {part: float(values[n]) for part, values in numbers.items()} | public
             for n, name in enumerate(self.agents)
@@ -197,48 +197,32 @@ def play(
 
 
 def limits(played: Game) -> tuple[Float[np.ndarray, "silos seen"], Float[np.ndarray, "silos seen"]]:
-    """The least and the most that each number of z_n can be: what `observe` makes of a state of extremes."""
-    scenario = played.scenario
-    least, most = intensities(scenario)
-    held = np.ceil(greatest(scenario.silos.samples, played.silos))
-    low = extreme(played, 0.0, np.zeros(played.silos), least, np.ones(played.silos), 0)
-    high = extreme(played, 1.0, greatest(scenario.silos.communication, played.silos), most, held, played.horizon)
+    """The least and the most that each number of z_n can be."""
+    least, most = played.mechanism.signal_bounds()
+    dearest, held = greatest(played.drawing.communication), np.ceil(greatest(played.drawing.samples))
+
+    def extreme(silo: int, share: float, communication: float, signal: float, samples: float, slot: int) -> View:
+        """A view in which every slot was the same."""
+        shares = jnp.full((played.history, played.silos), share)
+        record = Record(shares, jnp.full(played.history, signal), shares[:, 0])
+        own = Own(jnp.full(played.history, communication, jnp.float32), jnp.asarray(samples, jnp.float32))
+        return View(record, own, silo, slot, played.horizon)
+
+    bounds = [
+        bounds_of(
+            extreme(silo, 0.0, 0.0, least, 1.0, 0),
+            extreme(silo, 1.0, dearest[silo], most, held[silo], played.horizon),
+            played.observation,
+        )
+        for silo in range(played.silos)
+    ]
+    low, high = (np.stack(side) for side in zip(*bounds, strict=True))
     return low, high
 
 
-def extreme(
-    played: Game, share: float, communication: np.ndarray, intensity: float, samples: np.ndarray, slot: int
-) -> Float[np.ndarray, "silos seen"]:
-    """What would be seen of a game in which every slot was the same."""
-    history, silos = played.scenario.history, played.silos
-    record = Record(
-        contributions=jnp.full((history, silos), share),
-        communication=jnp.broadcast_to(jnp.asarray(communication, jnp.float32), (history, silos)),
-        intensity=jnp.full(history, intensity),
-        precision=jnp.full(history, share),
-    )
-    none = jnp.zeros(silos)
-    terms = Terms(none, none, none, jnp.asarray(samples, jnp.float32))
-    state = State(terms, None, first_gains(jnp.zeros(())), record, jnp.asarray(slot))
-    return np.asarray(played.observe(state), np.float32)
-
-
-def greatest(drawn: float | tuple[float, ...] | Normal, silos: int) -> Float[np.ndarray, " silos"]:
-    """A number above anything that a scenario draws for each silo."""
-    most = drawn.mean + FARTHEST * drawn.deviation if isinstance(drawn, Normal) else drawn
-    return np.broadcast_to(np.asarray(most, float), silos)
-
-
-def intensities(scenario: Scenario) -> tuple[float, float]:
-    """The bounds of α: none are known for the printed rule; the others keep it in [0, α0]."""
-    if scenario.mechanism.kind == "none":
-        return 0.0, 0.0
-    if scenario.schedule.rule == "printed":
-        return -np.inf, np.inf
-    if isinstance(scenario.mechanism.intensity, tuple):
-        # A mean over pairs may round to more than its largest entry.
-        return 0.0, float(np.max(scenario.mechanism.intensity)) * (1 + 1e-6)
-    return 0.0, scenario.mechanism.intensity
+def greatest(drawn: Drawn) -> Float[np.ndarray, " silos"]:
+    """A number above anything that is drawn for each silo."""
+    return np.asarray(drawn.mean + FARTHEST * drawn.deviation, float)
 
 
 def share_of(name: str, action: ArrayLike) -> float:
@@ -255,7 +239,7 @@ def share_of(name: str, action: ArrayLike) -> float:
 def checked_seed(seed: int) -> int:
     """A seed as the random numbers need it."""
     if not 0 <= seed < 2**32:
-        raise PotluckError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}")
+        raise PotluckError(f"must be a whole number from 0 to {2**32 - 1}, got {seed}", field="seed")
     return int(seed)
 
 

@@ -14,14 +14,16 @@ class Report(eqx.Module):
 
     welfare: Float[Array, ""]
     precision: Float[Array, ""]
-    intensity: Float[Array, ""]
+    signal: Float[Array, ""]
     contributions: Float[Array, " silos"]
     payoffs: Float[Array, " silos"]
+    transfers: Float[Array, " silos"]
 
 
 def report(slot: Slot) -> Report:
     """Sum a slot up."""
-    return Report(slot.payoff.welfare, slot.precision, slot.intensity, slot.contributions, slot.payoff.total)
+    earned = slot.payoff
+    return Report(earned.welfare, slot.precision, slot.signal, slot.contributions, earned.total, earned.transfer)
 
 
 class Members(eqx.Module):

@@ -3,22 +3,25 @@
 import jax
 import jax.numpy as jnp
 
-from potluck.economy import StageGame, redistribution
+from potluck.economy import StageGame
 from potluck.errors import PotluckError
-from potluck.federation.curve import Sustained, curve
+from potluck.federation.curve import MeanCurve, curve
+from potluck.mechanisms import build_mechanism
 from potluck.scenario import CurvePrecision, Scenario
 
 __all__ = ["stage_game"]
 
 
 def stage_game(scenario: Scenario) -> StageGame:
-    """The slot that a scenario repeats, on the static curve of sustained contribution, at intensity α0."""
+    """The slot that a scenario repeats, on the static curve of sustained contribution, its mechanism in its first slot."""
     if not isinstance(scenario.precision, CurvePrecision):
-        raise PotluckError("precision.source must be 'curve' to solve the stage game; a real federation has no formula")
+        raise PotluckError(
+            "must be 'curve' to solve the stage game; a real federation has no formula", field="precision.source"
+        )
     terms = scenario.draw(jax.random.key(scenario.seed))
     return StageGame(
         terms=terms,
         energy_price=jnp.asarray(scenario.energy_price, dtype=float),
-        redistribution=redistribution(scenario),
-        precision=Sustained(curve(scenario.precision), terms.samples, scenario.horizon),
+        mechanism=build_mechanism(scenario, terms),
+        precision=MeanCurve(curve(scenario.precision), terms.samples, scenario.horizon),
     )

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from potluck.scenario.fields import Described
 
-__all__ = ["Declared", "Facts", "Mechanism", "MechanismConfig", "Need", "Separable"]
+__all__ = ["Declared", "Facts", "Kind", "Mechanism", "MechanismConfig", "Need", "Separable"]
 
 State = TypeVar("State")
 Need: TypeAlias = Literal["samples", "marginal"]
+Kind: TypeAlias = Annotated[str, Field(description="which mechanism", json_schema_extra={"family": "mechanism"})]
 
 
 class Facts(eqx.Module):
@@ -80,7 +81,7 @@ class Declared(eqx.Module):
 class MechanismConfig(Described):
     """How a scenario describes a mechanism: one subclass for each kind, registered under the kind's name."""
 
-    kind: Annotated[str, Field(description="the name it is registered under")]
+    kind: Kind
 
     @abstractmethod
     def build(self, declared: Declared) -> Mechanism[Any]:

@@ -63,5 +63,5 @@ PRESETS: MappingProxyType[str, Callable[[], Scenario]] = MappingProxyType(
 def preset(name: str) -> Scenario:
     """Look up a preset by name."""
     if name not in PRESETS:
-        raise PotluckError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
+        raise PotluckError(f"must be one of {', '.join(PRESETS)}, got {name!r}", field="preset")
     return PRESETS[name]()

@@ -36,8 +36,8 @@ def draw_game(solution: Solution, swept: Sweep | None, path: Path) -> None:
 
 def _bars(axes: Axes, solution: Solution, quantity: str) -> None:
     plays = [
-        ("no redistribution", solution.no_redistribution, UNPAID),
-        ("with redistribution", solution.equilibrium, PAID),
+        ("no transfers", solution.no_redistribution, UNPAID),
+        ("with the mechanism", solution.equilibrium, PAID),
         ("planner", solution.optimum, PLANNED),
     ]
     silos = np.arange(len(solution.equilibrium.contributions))
@@ -58,10 +58,10 @@ def _bars(axes: Axes, solution: Solution, quantity: str) -> None:
 
 def _welfare(axes: Axes, solution: Solution, swept: Sweep) -> None:
     intensity, welfare, best = np.asarray(swept.intensity), np.asarray(swept.welfare), swept.best
-    axes.plot(intensity, welfare, color=PAID, marker=".", label="equilibrium")
+    axes.plot(intensity, welfare, color=PAID, marker=".", label="under redistribution")
     axes.axhline(float(solution.optimum.payoff.welfare), color=PLANNED, linestyle="--", label="planner")
     axes.axhline(
-        float(solution.no_redistribution.payoff.welfare), color=UNPAID, linestyle=":", label="no redistribution"
+        float(solution.no_redistribution.payoff.welfare), color=UNPAID, linestyle=":", label="no transfers"
     )
     axes.plot(intensity[best], welfare[best], "o", color=INK, label=f"best of the sweep, α = {intensity[best]:.3g}")
     axes.set(xlabel="intensity α", ylabel="welfare per slot", title="What there is to share")

@@ -11,7 +11,7 @@ import numpy as np
 from potluck.scenario import Scenario, render
 from potluck.studies.stage import Solution, Sweep
 
-__all__ = ["named_intensity", "summary", "write_report"]
+__all__ = ["named_mechanism", "summary", "write_report"]
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Potluck: the game, solved</title>
@@ -43,7 +43,7 @@ def write_report(
     page = folder / "report.html"
     page.write_text(
         PAGE.format(
-            summary=escape(summary(solution, swept)),
+            summary=escape(summary(scenario, solution, swept)),
             picture=base64.b64encode(picture.read_bytes()).decode(),
             rows=_rows(solution),
             scenario=escape(render(scenario)),
@@ -53,29 +53,30 @@ def write_report(
     return page
 
 
-def summary(solution: Solution, swept: Sweep | None) -> str:
+def summary(scenario: Scenario, solution: Solution, swept: Sweep | None) -> str:
     """What a person would say of the result, in three sentences."""
     none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
     gain = float(solution.gain_share)
     earned = f"earns {gain:.0%} of what there is to gain" if np.isfinite(gain) else "has nothing to gain here"
     text = (
         f"Left to themselves the silos bring {float(none.contributions.mean()):.0%} of their data and share "
-        f"{float(none.payoff.welfare):.1f} a slot; at {named_intensity(solution)} they bring "
+        f"{float(none.payoff.welfare):.1f} a slot; {named_mechanism(scenario, solution)} they bring "
         f"{float(reached.contributions.mean()):.0%} and share {float(reached.payoff.welfare):.1f}; a planner would "
-        f"reach {float(best.payoff.welfare):.1f}. Redistribution thus {earned}. "
+        f"reach {float(best.payoff.welfare):.1f}. {scenario.mechanism.kind.capitalize()} thus {earned}. "
     )
     if swept is None:
-        return text + f"The best uniform intensity is α* = {float(solution.intensity_star):.3g}."
+        return text + f"The best uniform intensity of redistribution is α* = {float(solution.intensity_star):.3g}."
     return text + (
-        f"Over the sweep the best intensity is α = {float(swept.intensity[swept.best]):.3g} "
+        f"Over the sweep the best intensity of redistribution is α = {float(swept.intensity[swept.best]):.3g} "
         f"(α* = {float(solution.intensity_star):.3g})."
     )
 
 
-def named_intensity(solution: Solution) -> str:
-    """The intensity that was solved, in words."""
-    intensity = solution.game.redistribution.intensity
-    return "an intensity for each pair" if intensity.ndim else f"α = {float(intensity):.4g}"
+def named_mechanism(scenario: Scenario, solution: Solution) -> str:
+    """The mechanism that was solved, in words."""
+    if solution.intensity is None:
+        return f"under {scenario.mechanism.kind}"
+    return "at an intensity for each pair" if solution.intensity.ndim else f"at α = {float(solution.intensity):.4g}"
 
 
 def _rows(solution: Solution) -> str:

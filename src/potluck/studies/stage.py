@@ -1,18 +1,21 @@
-"""The stage game of a scenario, solved: equilibria with and without redistribution, the planner, the sweep of α."""
+"""The stage game of a scenario, solved: equilibria with and without its mechanism, the planner, the sweep of α."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from potluck.economy import (
     Payoff,
     Rationality,
+    Solver,
     StageGame,
     budget_residual,
     dominant_intensity,
+    equilibrium,
+    facts_at,
     jain_index,
     nash,
     pigouvian_intensity,
@@ -20,9 +23,12 @@ from potluck.economy import (
     rationality,
     regrets,
     settle,
+    settled_at,
+    solver,
     welfare,
     welfare_optimal_intensity,
 )
+from potluck.mechanisms import Facts, Mechanism, Need, Redistribution, Separable
 from potluck.studies.plain import plain_values
 
 __all__ = ["Settled", "Solution", "Sweep", "plain", "plain_settled", "settled", "solve", "sweep"]
@@ -50,6 +56,15 @@ class Solution(eqx.Module):
     pigouvian_intensity: Float[Array, ""]
     dominant_intensity: Float[Array, ""]
     budget_residual: Float[Array, ""]
+    signal: Float[Array, ""]
+    """What the mechanism sends to all at the equilibrium; under redistribution α."""
+    solver: Solver = eqx.field(static=True)
+
+    @property
+    def intensity(self) -> Float[Array, ""] | Float[Array, "silos silos"] | None:
+        """α of the game's redistribution; None under another mechanism."""
+        mechanism = self.game.mechanism
+        return mechanism.intensity if isinstance(mechanism, Redistribution) else None
 
     @property
     def gain_share(self) -> Float[Array, ""]:
@@ -85,22 +100,61 @@ class Sweep(eqx.Module):
         return int(jnp.argmax(self.welfare >= top - 1e-9 * jnp.abs(top)))
 
 
+class Partly(eqx.Module):
+    """A mechanism of which only a share is paid: all of it, or nothing."""
+
+    mechanism: Mechanism[Any]
+    share: Float[Array, ""]
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What the mechanism needs."""
+        return self.mechanism.needs
+
+    @property
+    def balanced(self) -> bool:
+        """If the mechanism is."""
+        return self.mechanism.balanced
+
+    def init(self, precision: Float[Array, ""]) -> PyTree:
+        """What the mechanism remembers."""
+        return self.mechanism.init(precision)
+
+    def settle(self, state: PyTree, facts: Facts) -> tuple[PyTree, Float[Array, " silos"], Float[Array, ""]]:
+        """A share of its transfers."""
+        state, transfers, signal = self.mechanism.settle(state, facts)
+        return state, self.share * transfers, signal
+
+    def own(self, state: PyTree, facts: Facts) -> Float[Array, " silos"]:
+        """A share of g_n; nothing is asked of a mechanism without, which is not paid where this is climbed."""
+        if isinstance(self.mechanism, Separable):
+            return self.share * self.mechanism.own(state, facts)
+        return jnp.zeros_like(facts.contributions)
+
+    def signal_bounds(self) -> tuple[float, float]:
+        """As the mechanism's."""
+        return self.mechanism.signal_bounds()
+
+
 @eqx.filter_jit
 def solve(game: StageGame) -> Solution:
-    """Solve the game at its own intensity, at none, and for the planner."""
-    intensity = game.redistribution.intensity
-    intensities = jnp.stack([intensity, jnp.zeros_like(intensity), intensity])
-    profit = game.terms.profit
+    """Solve the game under its own mechanism, without transfers, and for the planner."""
+    profit, how = game.terms.profit, solver(game)
 
-    def climb(profit: Float[Array, " silos"], intensity: Float[Array, "..."]) -> Float[Array, " silos"]:
-        return nash(eqx.tree_at(lambda at: at.terms.profit, game.at(intensity), profit))
+    def paid(share: Float[Array, ""]) -> StageGame:
+        return StageGame(game.terms, game.energy_price, Partly(game.mechanism, share), game.precision)
+
+    def climb(profit: Float[Array, " silos"], share: Float[Array, ""]) -> Float[Array, " silos"]:
+        return nash(eqx.tree_at(lambda at: at.terms.profit, paid(share), profit))
 
     # W/Σp is the potential of the unpaid game in which every silo earns all profits: the planner climbs alongside.
     profits = jnp.stack([profit, profit, jnp.full_like(profit, profit.sum())])
-    equilibrium, without, optimum = jax.vmap(climb)(profits, intensities.at[2].set(0.0))
+    reached, without, optimum = jax.vmap(climb)(profits, jnp.asarray([1.0, 0.0, 0.0], profit.dtype))
+    if how != "potential":
+        reached = equilibrium(game).contributions
 
-    def play(intensity: Float[Array, "..."], contributions: Float[Array, " silos"]) -> Play:
-        at = game.at(intensity)
+    def play(share: Float[Array, ""], contributions: Float[Array, " silos"]) -> Play:
+        at = paid(share)
         settled = settle(at, contributions)
         return Play(
             contributions=contributions,
@@ -111,17 +165,19 @@ def solve(game: StageGame) -> Solution:
             rationality=rationality(at, contributions, without),
         )
 
-    plays = jax.vmap(play)(intensities, jnp.stack([equilibrium, without, optimum]))
-    reached, unpaid, planned = (jax.tree.map(lambda leaf, row=row: leaf[row], plays) for row in range(3))
+    plays = jax.vmap(play)(jnp.asarray([1.0, 0.0, 1.0], profit.dtype), jnp.stack([reached, without, optimum]))
+    here, unpaid, planned = (jax.tree.map(lambda leaf, row=row: leaf[row], plays) for row in range(3))
     return Solution(
         game=game,
-        equilibrium=reached,
+        equilibrium=here,
         no_redistribution=unpaid,
         optimum=planned,
         intensity_star=welfare_optimal_intensity(game),
         pigouvian_intensity=pigouvian_intensity(game, optimum),
         dominant_intensity=dominant_intensity(game),
-        budget_residual=budget_residual(game, equilibrium),
+        budget_residual=budget_residual(game, reached),
+        signal=settled_at(game, facts_at(game, reached)).signal,
+        solver=how,
     )
 
 
@@ -173,7 +229,9 @@ def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:
     values: dict[str, Any] = plain_values(
         figures(solution.equilibrium)
         | {
-            "intensity": solution.game.redistribution.intensity,
+            "intensity": solution.intensity,
+            "signal": solution.signal,
+            "solver": solution.solver,
             "transfers": solution.equilibrium.payoff.transfer,
             "gain_share": solution.gain_share,
             "pigouvian_intensity": solution.pigouvian_intensity,

@@ -1,0 +1,109 @@
+"""What one silo sees, computed from what that silo has: z_n, field by field."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from potluck.errors import PotluckError
+from potluck.game.record import Own, Record
+from potluck.registry import Registry
+from potluck.scenario.description import PAPER_OBSERVATION
+
+__all__ = ["OBSERVATIONS", "ObservationField", "View", "bounds_of", "observation_size", "observe_one"]
+
+
+class View(eqx.Module):
+    """One silo before a slot: the public record, what it has of its own, who it is and how far the game is."""
+
+    record: Record
+    own: Own
+    silo: Int[Array, ""] | int
+    slot: Int[Array, ""] | int
+    """Slots that are over, t."""
+    horizon: int = eqx.field(static=True)
+    """T."""
+
+
+@dataclass(frozen=True)
+class ObservationField:
+    """A part of z_n: [H, k], k numbers of every slot of the record, or [k], said once.
+
+    `low` and `high` bound it. Where they are left out, the bounds are what it reads of the smallest and of the largest
+    view that there can be, which is right for what grows with what it reads.
+    """
+
+    read: Callable[[View], Float[Array, "..."]]
+    low: float | None = None
+    high: float | None = None
+
+
+def others(view: View) -> Float[Array, "history others"]:
+    """d_j, j ≠ n, in order."""
+    places = jnp.arange(view.record.contributions.shape[1] - 1)
+    return view.record.contributions[:, places + (places >= view.silo)]
+
+
+OBSERVATIONS: Registry[ObservationField] = Registry(
+    "observation",
+    {
+        "others": ObservationField(others),
+        "communication": ObservationField(lambda view: view.own.communication[:, None]),
+        "signal": ObservationField(lambda view: view.record.signal[:, None]),
+        "precision": ObservationField(lambda view: view.record.precision[:, None]),
+        "own_contribution": ObservationField(lambda view: view.record.contributions[:, view.silo, None]),
+        "own_samples": ObservationField(lambda view: view.own.samples[None]),
+        "slot": ObservationField(lambda view: jnp.asarray(view.slot / view.horizon)[None]),
+    },
+)
+"""By the names that a scenario's `observation` lists."""
+
+
+def observe_one(
+    record: Record,
+    own: Own,
+    silo: Int[Array, ""] | int,
+    slot: Int[Array, ""] | int,
+    horizon: int,
+    names: tuple[str, ...] = PAPER_OBSERVATION,
+) -> Float[Array, " observation"]:
+    """z_n of silo n after `slot` slots: of every slot on record, newest first, the fields that have a number for each;
+    then those said once.
+    """
+    view = View(record, own, silo, slot, horizon)
+    return _in_a_row([OBSERVATIONS[name].read(view) for name in names])
+
+
+def observation_size(names: tuple[str, ...], history: int, silos: int) -> int:
+    """Numbers in z_n; a field that has neither shape is named."""
+    view = View(Record.blank(history, silos), Own(jnp.zeros(history), jnp.zeros(())), 0, 0, 1)
+    for name in names:
+        shape = jax.eval_shape(OBSERVATIONS[name].read, view).shape
+        if len(shape) != 1 and (len(shape) != 2 or shape[0] != history):
+            raise PotluckError(f"{name} must read [{history}, k] numbers of the record, or [k], got shape {shape}", field="observation")
+    size: int = jax.eval_shape(lambda: observe_one(view.record, view.own, 0, 0, 1, names)).shape[0]
+    return size
+
+
+def bounds_of(
+    least: View, most: View, names: tuple[str, ...]
+) -> tuple[Float[np.ndarray, " observation"], Float[np.ndarray, " observation"]]:
+    """The least and the most that each number of z_n can be, given views of extremes."""
+
+    def bound(view: View, side: str) -> Float[np.ndarray, " observation"]:
+        fields = [OBSERVATIONS[name] for name in names]
+        read = [(field.read(view), getattr(field, side)) for field in fields]
+        parts = [numbers if given is None else jnp.full_like(numbers, given) for numbers, given in read]
+        return np.asarray(_in_a_row(parts), np.float32)
+
+    return bound(least, "low"), bound(most, "high")
+
+
+def _in_a_row(parts: list[Float[Array, "..."]]) -> Float[Array, " observation"]:
+    per_slot = [part for part in parts if part.ndim == 2]
+    flat = [jnp.concatenate(per_slot, axis=1).reshape(-1)] if per_slot else []
+    return jnp.concatenate([*flat, *(part for part in parts if part.ndim == 1)])

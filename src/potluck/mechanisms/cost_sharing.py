@@ -1,0 +1,85 @@
+"""Costs shared in proportion to profits: in every slot all silos want the same, if they declare the truth."""
+
+from typing import Annotated
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+from pydantic import Field
+
+from potluck.scenario.fields import NonNegative, Positive
+from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
+
+__all__ = ["CostSharing", "CostSharingConfig"]
+
+
+class CostSharing(eqx.Module):
+    """r_n = c_n d_n − (p_n/Σp)·Σ_j c_j d_j, from declared c and p. Where they are true, u_n = (p_n/Σp)·W up to C."""
+
+    declared: Declared
+
+    needs = frozenset[Need]()
+    balanced = True
+
+    def init(self, precision: Float[Array, ""]) -> None:
+        """Nothing to remember."""
+
+    def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
+        """Every silo's declared cost is paid back, and all pay their share of the bill, which is the signal."""
+        del state
+        costs = self.declared.cost * facts.contributions
+        return None, costs - self.shares * costs.sum(), costs.sum()
+
+    def own(self, state: None, facts: Facts) -> Float[Array, " silos"]:
+        """g_n = (1 − p_n/Σp)·c_n d_n."""
+        del state
+        return (1 - self.shares) * self.declared.cost * facts.contributions
+
+    def signal_bounds(self) -> tuple[float, float]:
+        """The bill is at most that of everybody's whole data."""
+        return 0.0, float(self.declared.cost.sum()) * (1 + 1e-6)
+
+    def seated(self, seats: Int[Array, " seats"]) -> "CostSharing":
+        """A silo at several seats declares at each its part of its cost and profit."""
+        taken = jnp.sum(seats[:, None] == seats[None, :], axis=1)
+        return CostSharing(Declared(self.declared.profit[seats] / taken, self.declared.cost[seats] / taken))
+
+    def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> "CostSharing":
+        """The same where a silo declares `factor` times the cost that it declares now."""
+        return CostSharing(Declared(self.declared.profit, self.declared.cost.at[silo].mul(factor)))
+
+    @property
+    def shares(self) -> Float[Array, " silos"]:
+        """p_n/Σp."""
+        return self.declared.profit / self.declared.profit.sum()
+
+
+class CostSharingConfig(MechanismConfig):
+    """Every silo's declared cost is paid back, and all share the bill in proportion to their declared profits."""
+
+    kind: Kind = "cost-sharing"
+    costs: Annotated[
+        tuple[NonNegative, ...] | None,
+        Field(description="c, what silos declare that all their data costs in a slot, one per silo; the truth if left out"),
+    ] = None
+    profits: Annotated[
+        tuple[Positive, ...] | None,
+        Field(description="p, what silos declare that precision is worth to them, one per silo; the truth if left out"),
+    ] = None
+
+    def misfit(self, silos: int) -> str | None:
+        """A list has a number for every silo."""
+        for name, numbers in (("costs", self.costs), ("profits", self.profits)):
+            if numbers is not None and len(numbers) != silos:
+                return f"{name} must list one number per silo: {silos} needed, got {len(numbers)}"
+        return None
+
+    def build(self, declared: Declared) -> CostSharing:
+        """On what the scenario says that silos declare, or on what they do."""
+        profit, cost = declared.profit, declared.cost
+        return CostSharing(
+            Declared(
+                profit if self.profits is None else jnp.asarray(self.profits, profit.dtype),
+                cost if self.costs is None else jnp.asarray(self.costs, cost.dtype),
+            )
+        )

@@ -1,0 +1,51 @@
+"""No transfers: every silo keeps what it earns (the paper's baseline WPR)."""
+
+from typing import Self
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
+
+__all__ = ["NoTransfers", "NoTransfersConfig"]
+
+
+class NoTransfers(eqx.Module):
+    """r_n = 0, and the signal is 0."""
+
+    needs = frozenset[Need]()
+    balanced = True
+
+    def init(self, precision: Float[Array, ""]) -> None:
+        """Nothing to remember."""
+
+    def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
+        """Nothing moves."""
+        del state
+        return None, self.own(None, facts), jnp.zeros_like(facts.precision)
+
+    def own(self, state: None, facts: Facts) -> Float[Array, " silos"]:
+        """g_n = 0."""
+        del state
+        return jnp.zeros_like(facts.contributions)
+
+    def signal_bounds(self) -> tuple[float, float]:
+        """Always 0."""
+        return 0.0, 0.0
+
+    def seated(self, seats: Int[Array, " seats"]) -> Self:
+        """The same among any silos."""
+        del seats
+        return self
+
+
+class NoTransfersConfig(MechanismConfig):
+    """No transfers: every silo keeps what it earns (WPR)."""
+
+    kind: Kind = "none"
+
+    def build(self, declared: Declared) -> NoTransfers:
+        """There is nothing to set."""
+        del declared
+        return NoTransfers()

@@ -1,0 +1,78 @@
+"""Redistribution with an intensity for each silo: balanced for any of them, and still a potential game."""
+
+from typing import Annotated
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from pydantic import Discriminator, Field, Tag
+
+from potluck.mechanisms.basis import ComparingConfig, brought, told
+from potluck.mechanisms.schedules import Gains, Schedule, first_gains
+from potluck.scenario.fields import NonNegative
+from potluck.scenario.mechanism import Declared, Facts, Kind, Need
+
+__all__ = ["PerSilo", "PerSiloConfig"]
+
+
+class PerSilo(eqx.Module):
+    """r_n = Σ_j (α_n b_n − α_j b_j). Sums to zero for any α; the paper's where all α_n are the same."""
+
+    intensity: Float[Array, ""] | Float[Array, " silos"]
+    """α0_n, one for each silo, or one for all."""
+    unit: Float[Array, ""] | None = None
+    """Samples per unit of contribution under basis `samples`; None is basis `fraction`."""
+    schedule: Schedule = eqx.field(default_factory=Schedule)
+
+    balanced = True
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Samples, where they are compared."""
+        return told(self.unit)
+
+    def init(self, precision: Float[Array, ""]) -> Gains:
+        """What the schedule remembers."""
+        return first_gains(precision)
+
+    def settle(self, state: Gains, facts: Facts) -> tuple[Gains, Float[Array, " silos"], Float[Array, ""]]:
+        """Transfers at this slot's α_n; the signal is their mean."""
+        state, factor = self.schedule.step(state, facts.precision)
+        weighed = factor * self.intensity * brought(facts, self.unit)
+        return state, jnp.sum(weighed[:, None] - weighed[None, :], axis=1), jnp.mean(factor * self.intensity)
+
+    def own(self, state: Gains, facts: Facts) -> Float[Array, " silos"]:
+        """g_n = (N − 1)·α_n b_n."""
+        _, factor = self.schedule.step(state, facts.precision)
+        return (len(facts.contributions) - 1) * factor * self.intensity * brought(facts, self.unit)
+
+    def signal_bounds(self) -> tuple[float, float]:
+        """The mean of α stays in [0, max α0], but for the printed schedule."""
+        return self.schedule.bounds(float(np.max(self.intensity)) * (1 + 1e-6))
+
+    def seated(self, seats: Int[Array, " seats"]) -> "PerSilo":
+        """The same among silos of which one may sit at several seats."""
+        return PerSilo(self.intensity[seats] if self.intensity.ndim else self.intensity, self.unit, self.schedule)
+
+
+class PerSiloConfig(ComparingConfig):
+    """Payoff is redistributed to those who bring more, each silo's data paid for at an intensity of its own."""
+
+    kind: Kind = "per-silo"
+    intensity: Annotated[
+        Annotated[NonNegative, Tag("uniform")] | Annotated[tuple[NonNegative, ...], Tag("vector")],
+        Discriminator(lambda value: "vector" if isinstance(value, list | tuple) else "uniform"),
+        Field(description="α0, money per unit of difference: one number, or a list with one per silo"),
+    ] = 5.0
+
+    def misfit(self, silos: int) -> str | None:
+        """A list has a number for every silo."""
+        if not isinstance(self.intensity, tuple) or len(self.intensity) == silos:
+            return None
+        return f"intensity must list one number per silo: {silos} needed, got {len(self.intensity)}"
+
+    def build(self, declared: Declared) -> PerSilo:
+        """At its initial intensities α0."""
+        del declared
+        return PerSilo(jnp.asarray(self.intensity, dtype=float), self.unit_of(), self.schedule_of())
