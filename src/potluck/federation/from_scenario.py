@@ -11,7 +11,7 @@ from potluck.federation.data import Dataset
 from potluck.federation.dynamics import Redraw
 from potluck.federation.fedavg import FedAvg
 from potluck.federation.fetching import load
-from potluck.scenario import CurvePrecision, Drawn, FederationConfig, Normal, Scenario, Terms
+from potluck.scenario import CurvePrecision, FederationConfig, Normal, Scenario, Terms
 
 __all__ = ["on_task", "precision_source"]
 
@@ -21,32 +21,21 @@ REACH = 5
 
 def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset | None = None) -> CurveSource | FedAvg:
     """Where the scenario's precision comes from, for silos of these sizes; `seed` splits the data."""
-    config, sizes, silos = scenario.precision, scenario.silos.samples, scenario.silos.count
+    config, sizes = scenario.precision, scenario.silos.samples
     drawn = sizes if isinstance(sizes, Normal) else None
     each_slot = "samples" in scenario.silos.redraw and drawn is not None
     if isinstance(config, CurvePrecision):
         anew = drawn is not None and (each_slot or scenario.silos.drawn == "episode")
-        return CurveSource(
-            curve(config), terms.samples, Drawn.described(sizes, silos) if anew else None, each_slot
-        )
-    if drawn is None:
-        return build(config, silos=silos, samples=np.asarray(terms.samples).astype(int), data=data, seed=seed)
-    if config.dynamics == "static" and not each_slot:
-        return build(
-            config,
-            silos=silos,
-            samples=np.asarray(terms.samples).astype(int),
-            data=data,
-            capacity=math.ceil(drawn.mean + REACH * drawn.deviation),
-            seed=seed,
-        )
-    # Local sets that change have one nominal size, so that federations of different seeds have one shape.
+        return CurveSource(curve(config), terms.samples, scenario.terms.samples if anew else None, each_slot)
+    still = config.dynamics == "static" and not each_slot
     return build(
         config,
-        silos=silos,
-        samples=max(round(drawn.mean), 1),
+        silos=scenario.silos.count,
+        # Local sets that change have one nominal size, so that federations of different seeds have one shape.
+        samples=np.asarray(terms.samples).astype(int) if still or drawn is None else max(round(drawn.mean), 1),
         data=data,
-        dynamics=Redraw(drawn.mean, drawn.deviation) if each_slot else None,
+        dynamics=Redraw(drawn.mean, drawn.deviation) if each_slot and drawn else None,
+        capacity=math.ceil(drawn.mean + REACH * drawn.deviation) if drawn and still else 0,
         seed=seed,
     )
 
