@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from potluck.registry import family
 from potluck.scenario.fields import Described, NonNegative, Positive
@@ -41,9 +41,7 @@ class FederationConfig(Described):
         str, Field(description="of the server: fedavg, fedavgm, fedadam, fedyogi or one registered")
     ] = "fedavg"
     server_learning_rate: Annotated[Positive, Field(description="of aggregations that have one")] = 1.0
-    server_momentum: Annotated[
-        float, Field(strict=True, ge=0, lt=1, description="of aggregations that have one")
-    ] = 0.9
+    server_momentum: Annotated[float, Field(strict=True, ge=0, lt=1, description="of aggregations that have one")] = 0.9
     held_out: Annotated[Whole, Field(description="held-out samples that precision is measured on, at most")] = 2000
     dtype: Annotated[Literal["float32", "bfloat16"], Field(description="that silos compute in")] = "float32"
 
@@ -57,8 +55,8 @@ class FederationConfig(Described):
 
     @field_validator("model", "optimiser", "aggregation")
     @classmethod
-    def _known_member(cls, name: str, info: object) -> str:
-        known = family(info.field_name)  # type: ignore[attr-defined]
+    def _known_member(cls, name: str, info: ValidationInfo) -> str:
+        known = family(str(info.field_name))
         if name not in known:
             raise ValueError(f"must be one of {', '.join(known)}, got {name!r}")
         return name
