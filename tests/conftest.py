@@ -4,7 +4,7 @@ from pathlib import Path
 import jax
 from hypothesis import settings
 
-from potluck.federation import use_cores
+from potluck.devices import use_cores
 
 # Before any test module starts JAX: many of them check what is spread over two devices.
 use_cores(2)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
+PeersOption = Annotated[
+    Path | None, typer.Option(help="Run the engines of this folder, such as benchmarks/peers, beside ours by turns.")
+]
+
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
 
@@ -29,7 +33,7 @@ def _bench() -> None:
 
     [bold]potluck bench economy[/bold]
 
-    [bold]potluck bench federation --peers --json[/bold]
+    [bold]potluck bench federation --peers benchmarks/peers --json[/bold]
 
     [bold]potluck bench memory[/bold]
 
@@ -67,7 +71,7 @@ def economy(
 
 @commands.command()
 def federation(
-    peers: Annotated[bool, typer.Option("--peers", help="Run other engines beside ours, taking turns.")] = False,
+    peers: PeersOption = None,
     repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
     json: JsonOption = False,
 ) -> None:
@@ -95,12 +99,12 @@ def federation(
         race,
         sgemm_peak,
     )
-    from potluck.studies.benchmarks.peers import PEERS, run
+    from potluck.studies.benchmarks.peers import peers_in, run
 
     contest = Contest()
     engines: dict[str, Engine] = {"Potluck": partial(run, OURS, python=sys.executable)}
-    if peers:
-        engines |= {name: partial(run, peer) for name, peer in PEERS.items()}
+    if peers is not None:
+        engines |= {name: partial(run, peer) for name, peer in peers_in(peers, "federation").items()}
     with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("this machine's sgemm peak") as status:
 
         def announced(name: str, engine: "Engine") -> "Engine":
@@ -136,23 +140,26 @@ def federation(
 
 @commands.command()
 def memory(
+    peers: PeersOption = None,
     repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
     json: JsonOption = False,
 ) -> None:
     r"""Time one gradient of a DNC: 16 sequences of 16 steps, 16 words × 16, 4 read heads, an LSTM of 64 units.
 
-    Beside it runs pytorch-dnc, which comes with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an
-    environment of its own whose interpreter POTLUCK_PEERS_PYTHON names.
+    Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
+    interpreter POTLUCK_PEERS_PYTHON names.
     """
     import sys
 
     from rich.console import Console
     from rich.table import Table
 
-    from potluck.studies.benchmarks.memory import OURS, RIVALS, Sizes, race, run
+    from potluck.studies.benchmarks.memory import OURS, Sizes, race, run
+    from potluck.studies.benchmarks.peers import peers_in
 
     engines = {"Potluck": partial(run, OURS, python=sys.executable)}
-    engines |= {name: partial(run, rival) for name, rival in RIVALS.items()}
+    if peers is not None:
+        engines |= {name: partial(run, peer) for name, peer in peers_in(peers, "memory").items()}
     with Console(stderr=True).status("Timing…"):
         rows = race(engines, Sizes(), repeats=repeats)
     if json:
@@ -176,7 +183,7 @@ def memory(
 @commands.command()
 def training(
     agent: Annotated[str, typer.Option(help="Who learns, as in `potluck train`.")] = "mpgd",
-    task: Annotated[str, typer.Option(help="digits, fmnist, cifar10, folder:PATH.npz, or curve.")] = "digits",
+    task: Annotated[str, typer.Option(help="A task, as in `potluck train`, or curve.")] = "digits",
     games: Annotated[int, typer.Option(min=1, help="Games side by side.")] = 16,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds side by side.")] = 1,
     silos: Annotated[str, typer.Option(help="How many; several, such as 4,8,16,32,64, show what they cost.")] = "4",
@@ -198,14 +205,14 @@ def training(
     from rich.table import Table
 
     from potluck.cli.runtime import numbers
-    from potluck.federation.figures import check_picture
+    from potluck.studies.federation_figures import check_picture
     from potluck.studies.benchmarks.training import Work, draw_cost, measure
 
     asked = numbers(silos, "--silos")
     check_picture(plot)
     for count in asked:
         if count < 2 or count != int(count):
-            raise PotluckError(f"--silos must be whole numbers of 2 or more, got {count:g}")
+            raise PotluckError(f"must be whole numbers of 2 or more, got {count:g}", field="silos")
     counts = [int(count) for count in asked]
     rows = []
     with Console(stderr=True).status("Timing…") as status:

@@ -47,7 +47,7 @@ def start_jax(double: bool) -> None:
 
 def start_cores() -> None:
     """Set JAX up for a command that trains: single precision, every core a device."""
-    from potluck.federation import use_cores
+    from potluck.devices import use_cores
 
     start_jax(double=False)
     use_cores()

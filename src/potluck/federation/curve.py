@@ -114,7 +114,7 @@ def fit(contributed: np.ndarray, precision: np.ndarray, slots: int, initial: flo
         return np.asarray(levels.mean(axis=1) - precision)
 
     if not initial < 1:
-        raise PotluckError(f"curve: precision is {initial:g} before any training, which leaves nothing to fit")
+        raise PotluckError(f"precision is {initial:g} before any training, which leaves nothing to fit")
     begun = (max(0.9, (1 + initial) / 2), np.log(np.median(contributed)), 0.5)
     found = least_squares(residuals, begun, bounds=((initial, -5.0, 0.01), (1.0, 25.0, 10.0)), xtol=1e-14, ftol=1e-14)
     ceiling, log_scale, exponent = map(float, found.x)

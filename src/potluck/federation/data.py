@@ -1,4 +1,4 @@
-"""The tasks a federation can train on, and where their data lives on this machine.
+"""The data sets a federation can train on, and where they lie on this machine.
 
 A data set is kept as uint8 images and integer labels; its held-out split belongs to the server alone.
 What is read from disk is checked against the SHA-256 of the decoded arrays before anybody trains on it.
@@ -15,7 +15,7 @@ from jaxtyping import Int, UInt8
 
 from potluck.errors import PotluckError
 
-__all__ = ["TASKS", "CorruptError", "Dataset", "Task", "cache_dir", "cached_path", "digest", "read_npz", "read_user"]
+__all__ = ["CorruptError", "Dataset", "assemble", "cache_dir", "cached_path", "check_data", "digest", "read_npz"]
 
 ARRAYS = ("images", "labels", "test_images", "test_labels")
 
@@ -48,54 +48,6 @@ class Dataset:
         return mean, max(float(counts @ (values - mean) ** 2) ** 0.5, 1e-6)
 
 
-@dataclass(frozen=True)
-class Task:
-    """What is known about a task before its data is here."""
-
-    name: str
-    summary: str
-    sha256: str
-    samples: int
-    """Default size of a silo's local set, four silos."""
-    hidden: int
-    batch: int
-    game_rate: float = 0.05
-    """SGD rate in the long-term game, at which thirty slots are enough to learn the task."""
-
-
-TASKS: Mapping[str, Task] = {
-    task.name: task
-    for task in (
-        Task(
-            "digits",
-            "8 × 8 grey digits, 1,400 + 397, comes with scikit-learn",
-            "5db59a17b80f910d07383636a6f10d82aaf89a640ba53f5536a2384d24cbb47a",
-            350,
-            32,
-            25,
-            0.2,
-        ),
-        Task(
-            "fmnist",
-            "Fashion-MNIST, 28 × 28 grey, 60,000 + 10,000",
-            "0a074df034ba52463844f9ca84a9998b589e4850fce83fd89dfdf9bcdb894610",
-            2000,
-            64,
-            50,
-        ),
-        Task(
-            "cifar10",
-            "CIFAR-10, 32 × 32 colour, 50,000 + 10,000",
-            "324b1bc74fed0504b83e2520d5a05d96793ef4966b09e4d74341ca0d87a996bf",
-            2000,
-            64,
-            50,
-        ),
-        Task("folder", "your own data: folder:PATH.npz with X, y and optionally silo", "", 0, 64, 50),
-    )
-}
-
-
 class CorruptError(PotluckError):
     """A file that is not what it should be; it is named, and never trained on."""
 
@@ -122,20 +74,21 @@ def digest(data: Dataset) -> str:
     return total.hexdigest()
 
 
-def verified(data: Dataset, origin: str) -> Dataset:
+def verified(data: Dataset, sha256: str | None, origin: str) -> Dataset:
     """Return the data set if it is bit for bit the one that the task's figures were measured on."""
-    if digest(data) != TASKS[data.name].sha256:
+    if sha256 is not None and digest(data) != sha256:
         raise CorruptError(f"{origin}: the arrays are not those of {data.name} (SHA-256 differs)")
     return data
 
 
 def assemble(name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
-    """Build a data set of the ten-class tasks from its four arrays."""
+    """Build a data set from its four arrays."""
     images, labels, test_images, test_labels = (arrays[key] for key in ARRAYS)
-    return Dataset(name, images, labels.astype(np.int32), test_images, test_labels.astype(np.int32), classes=10)
+    classes = int(max(labels.max(), test_labels.max())) + 1
+    return Dataset(name, images, labels.astype(np.int32), test_images, test_labels.astype(np.int32), classes)
 
 
-def read_npz(name: str, path: Path) -> Dataset:
+def read_npz(name: str, path: Path, sha256: str | None) -> Dataset:
     """Read the task's arrays as the cache keeps them; a truncated or altered file is named."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
@@ -144,7 +97,7 @@ def read_npz(name: str, path: Path) -> Dataset:
             # The digest is over bytes: a wider type could hold other values with the same low byte.
             if array.dtype != np.uint8:
                 raise CorruptError(f"{path}: {key} of {name} must be uint8, got {array.dtype}")
-        return verified(assemble(name, arrays), str(path))
+        return verified(assemble(name, arrays), sha256, str(path))
     except (FileNotFoundError, NotADirectoryError, PotluckError):
         raise
     except Exception as fault:
@@ -157,111 +110,24 @@ def in_one_line(fault: Exception) -> str:
     return " ".join(str(fault).split()) or type(fault).__name__
 
 
-def read_digits() -> Dataset:
-    """Read scikit-learn's bundled digits, shuffled once and for all; 1,400 to train on, 397 held out."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(labels))
-    pixels = images[order].astype(np.uint8).reshape(-1, 8, 8, 1)
-    classes = labels[order].astype(np.int32)
-    return Dataset("digits", pixels[:1400], classes[:1400], pixels[1400:], classes[1400:], classes=10)
-
-
-def read_user(path: Path, held_out: float = 0.2) -> Dataset:
-    """Read a user's `.npz`: X (samples first), y, and optionally silo, the organisation each sample belongs to.
-
-    One sample in five is held out for the server. Values that are not uint8 are mapped linearly to 0 … 255 from the
-    range they have in the training part: each column's own where X is a table, the common one where X is images.
-    """
-    arrays = _read_arrays(path)
-    values, count = _numbers(arrays["X"], path), len(arrays["X"])
-    for name in ("y", "silo"):
-        if name in arrays and arrays[name].shape != (count,):
-            raise PotluckError(f"folder: {path}: {name} must have shape ({count},), got {arrays[name].shape}")
-    if count < 10:
-        raise PotluckError(f"folder: {path} has {count} samples; 10 or more are needed to hold some out")
-    classes, labels = _numbered(arrays["y"], "y", path)
-    if classes < 2:
-        raise PotluckError(f"folder: {path}: y has one class only; there is nothing to tell apart")
-    silo = _numbered(arrays["silo"], "silo", path)[1] if "silo" in arrays else None
-    order = np.random.default_rng(0).permutation(count)
-    test, train = np.split(order, [round(count * held_out)])
-    images, test_images = _as_images(values[train], values[test], path)
-    return Dataset(
-        "folder",
-        images,
-        labels[train],
-        test_images,
-        labels[test],
-        classes,
-        None if silo is None else silo[train],
-    )
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files}
-    except FileNotFoundError:
-        raise PotluckError(
-            f"folder: {path} does not exist; give folder:PATH.npz with X, y and optionally silo"
-        ) from None
-    except Exception as fault:
-        # As in read_npz: a damaged file makes the readers raise nearly anything.
-        raise PotluckError(
-            f"folder: {path} is not a readable .npz ({in_one_line(fault)}); write it with numpy.savez"
-        ) from fault
-    if missing := {"X", "y"} - arrays.keys():
-        raise PotluckError(f"folder: {path} has no {' and no '.join(sorted(missing))}; it has {', '.join(arrays)}")
-    return arrays
-
-
-def _numbers(values: np.ndarray, path: Path) -> np.ndarray:
-    """Return X as it can be scaled without overflow, uint8 or float64."""
-    if not 2 <= values.ndim <= 4 or values.dtype.kind not in "iuf":
-        raise PotluckError(
-            f"folder: {path}: X must hold numbers of shape (samples, features), (samples, height, width) or "
-            f"(samples, height, width, channels), got {values.dtype} {values.shape}"
-        )
-    if values.size == 0:
-        raise PotluckError(f"folder: {path}: X is empty, its shape is {values.shape}")
-    if values.dtype == np.uint8:
-        return values
-    with np.errstate(over="ignore"):  # a longer float that overflows is refused below, as infinite
-        values = values.astype(np.float64)
-    if not np.isfinite(values).all():
-        raise PotluckError(f"folder: {path}: X has NaN or infinite values; clean them first")
-    return values
-
-
-def _numbered(values: np.ndarray, name: str, path: Path) -> tuple[int, Int[np.ndarray, " samples"]]:
-    """Return how many different classes or organisations there are, and each sample's number among them."""
-    if values.dtype.kind not in "biufUS":
-        raise PotluckError(f"folder: {path}: {name} must hold whole numbers or text, got {values.dtype}")
-    if values.dtype.kind == "f":
-        if not np.isfinite(values).all():
-            raise PotluckError(f"folder: {path}: {name} has NaN or infinite values; clean them first")
-        if (values != np.trunc(values)).any():
+def check_data(data: Dataset) -> None:
+    """Refuse arrays that would be cut off, cast or trained on as something else."""
+    for part, images, labels in (
+        ("", data.images, data.labels),
+        ("test_", data.test_images, data.test_labels),
+    ):
+        if images.dtype != np.uint8 or images.ndim != 4:
             raise PotluckError(
-                f"folder: {path}: {name} must hold whole numbers or text, got {values[values != np.trunc(values)][0]}"
+                f"{data.name}: {part}images must be uint8 (samples, height, width, channels), got {images.dtype} "
+                f"{images.shape}"
             )
-    names, numbers = np.unique(values, return_inverse=True)
-    return len(names), numbers.astype(np.int32)
-
-
-def _as_images(train: np.ndarray, test: np.ndarray, path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Map both parts to uint8 images by the range of the training part alone: the other is the server's secret."""
-    if train.dtype != np.uint8:
-        axes = 0 if train.ndim == 2 else None
-        low, high = train.min(axis=axes), train.max(axis=axes)
-        with np.errstate(over="ignore"):
-            span = high - low
-        if not np.isfinite(span).all():
-            raise PotluckError(f"folder: {path}: X ranges too widely for float64; scale it first")
-        span = np.where(span > 0, span, 1.0)
-        train, test = (
-            np.round((np.clip(part, low, high) - low) / span * 255).astype(np.uint8) for part in (train, test)
-        )
-    shape = {2: (1, train.shape[-1], 1), 3: (*train.shape[1:], 1), 4: train.shape[1:]}[train.ndim]
-    return train.reshape(-1, *shape), test.reshape(-1, *shape)
+        if labels.shape != (len(images),) or not len(images):
+            raise PotluckError(f"{data.name}: {len(images)} {part}images need one label each, got {labels.shape}")
+        if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= data.classes:
+            raise PotluckError(f"{data.name}: {part}labels must be whole numbers from 0 to {data.classes - 1}")
+    if data.silo is None:
+        return
+    if data.silo.shape != data.labels.shape:
+        raise PotluckError(f"{data.name}: {len(data.labels)} samples need one silo each, got {data.silo.shape}")
+    if data.silo.dtype.kind not in "iu" or data.silo.min() < 0:
+        raise PotluckError(f"{data.name}: silo must hold whole numbers from 0")

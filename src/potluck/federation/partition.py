@@ -6,15 +6,15 @@ import numpy as np
 from jaxtyping import Int
 
 from potluck.errors import PotluckError
+from potluck.scenario.federation import PartitionName
 
-__all__ = ["PARTITIONS", "check_sizes", "dirichlet", "iid", "natural", "partition"]
+__all__ = ["check_sizes", "dirichlet", "iid", "natural", "partition"]
 
-PARTITIONS = ("iid", "dirichlet", "quantity", "natural")
 Indices = Int[np.ndarray, " size"]
 
 
 def partition(
-    kind: str,
+    kind: PartitionName,
     labels: Int[np.ndarray, " samples"],
     sizes: Sequence[int],
     *,
@@ -22,20 +22,19 @@ def partition(
     silo: Int[np.ndarray, " samples"] | None = None,
     seed: int = 0,
 ) -> list[Indices]:
-    """Give silo n exactly `sizes[n]` samples by the named rule; `quantity` is `iid` with sizes that differ.
+    """Give silo n exactly `sizes[n]` samples as `kind` says; `quantity` is `iid` with sizes that differ.
 
     Each silo's indices come in random order, so that any stretch of them is as good a sample as any other.
     """
-    if kind not in PARTITIONS:
-        raise PotluckError(f"partition: {kind!r} is not one of {', '.join(PARTITIONS)}")
     check_sizes(sizes)
     rng = np.random.default_rng(seed)
     if kind == "natural":
         return natural(silo, sizes, rng)
     if sum(sizes) > len(labels):
         raise PotluckError(
-            f"partition: {len(sizes)} silos ask for {sum(sizes)} samples and the task has {len(labels)}; "
-            "lower samples or silos"
+            f": {len(sizes)} silos ask for {sum(sizes)} samples and the task has {len(labels)}; "
+            "lower samples or silos",
+            field="partition",
         )
     if kind == "dirichlet":
         return dirichlet(labels, sizes, concentration, rng)
@@ -45,10 +44,10 @@ def partition(
 def check_sizes(sizes: Sequence[int]) -> None:
     """Refuse a federation without silos, and a silo without samples."""
     if not len(sizes):
-        raise PotluckError("silos must be 1 or more, got 0")
+        raise PotluckError("must be 1 or more, got 0", field="silos")
     for n, size in enumerate(sizes):
         if size < 1:
-            raise PotluckError(f"samples: silo {n} would hold {size}; give every silo 1 or more")
+            raise PotluckError(f": silo {n} would hold {size}; give every silo 1 or more", field="samples")
 
 
 def iid(samples: int, sizes: Sequence[int], rng: np.random.Generator) -> list[Indices]:
@@ -66,7 +65,7 @@ def dirichlet(
     """
     if not 0 < concentration < np.inf:
         raise PotluckError(
-            f"concentration must be positive and finite, got {concentration} (small is skewed, large is even)"
+            f"must be positive and finite, got {concentration} (small is skewed, large is even)", field="concentration"
         )
     classes = np.unique(labels)
     decks = [rng.permutation(np.flatnonzero(labels == c)) for c in classes]
@@ -96,11 +95,11 @@ def _fill(
 def natural(silo: Int[np.ndarray, " samples"] | None, sizes: Sequence[int], rng: np.random.Generator) -> list[Indices]:
     """The split that the data came with; each silo gives `sizes[n]` of its own."""
     if silo is None:
-        raise PotluckError("partition: natural needs a silo column, which only folder:PATH.npz can have")
+        raise PotluckError(": natural needs a silo column, which only folder:PATH.npz can have", field="partition")
     if len(sizes) != (found := int(silo.max()) + 1):
-        raise PotluckError(f"partition: the silo column names {found} silos and the run has {len(sizes)}")
+        raise PotluckError(f": the silo column names {found} silos and the run has {len(sizes)}", field="partition")
     decks = [rng.permutation(np.flatnonzero(silo == n)) for n in range(found)]
     for n, (deck, size) in enumerate(zip(decks, sizes, strict=True)):
         if size > len(deck):
-            raise PotluckError(f"partition: silo {n} has {len(deck)} samples of its own and is asked for {size}")
+            raise PotluckError(f": silo {n} has {len(deck)} samples of its own and is asked for {size}", field="partition")
     return [deck[:size] for deck, size in zip(decks, sizes, strict=True)]

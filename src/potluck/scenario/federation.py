@@ -1,15 +1,18 @@
 """A federation that really trains, as a person describes it: in a scenario, to `build`, on the command line."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from potluck.registry import family
 from potluck.scenario.fields import Described, NonNegative, Positive
 
-__all__ = ["FederationConfig"]
+__all__ = ["DynamicsName", "FederationConfig", "PartialBatches", "PartitionName"]
 
-Whole = Annotated[int, Field(strict=True, ge=1)]
+PartitionName: TypeAlias = Literal["iid", "dirichlet", "quantity", "natural"]
+DynamicsName: TypeAlias = Literal["static", "redraw", "stream"]
+PartialBatches: TypeAlias = Literal["proportional", "full"]
+Count = Annotated[int, Field(strict=True, ge=1)]
 
 
 class FederationConfig(Described):
@@ -18,31 +21,31 @@ class FederationConfig(Described):
     source: Annotated[Literal["fedavg"], Field(description="where precision comes from")] = "fedavg"
     task: Annotated[str, Field(description="digits, fmnist, cifar10, folder:PATH.npz or one registered")] = "digits"
     model: Annotated[str, Field(description="what is trained: logistic, mlp, cnn or one registered")] = "mlp"
-    hidden: Annotated[Whole | None, Field(description="hidden units of mlp; the task's own if left out")] = None
-    channels: Annotated[tuple[Whole, Whole], Field(description="channels of cnn")] = (8, 16)
-    partition: Annotated[
-        Literal["iid", "dirichlet", "quantity", "natural"], Field(description="how data falls to the silos")
-    ] = "iid"
+    hidden: Annotated[Count | None, Field(description="hidden units of mlp; the task's own if left out")] = None
+    channels: Annotated[tuple[Count, Count], Field(description="channels of cnn")] = (8, 16)
+    partition: Annotated[PartitionName, Field(description="how data falls to the silos")] = "iid"
     concentration: Annotated[Positive, Field(description="of dirichlet: small is skewed, large is even")] = 0.5
     dynamics: Annotated[
-        Literal["static", "redraw", "stream"],
+        DynamicsName,
         Field(description="local sets stay, are drawn anew in every slot, or samples come and go"),
     ] = "static"
     optimiser: Annotated[str, Field(description="of the silos: sgd, momentum, adam or one registered")] = "sgd"
     learning_rate: Annotated[Positive, Field(description="of the silos' optimiser")] = 0.05
-    batch_size: Annotated[Whole | None, Field(description="samples in a step; the task's own if left out")] = None
-    epochs: Annotated[Whole, Field(description="passes over what is contributed, in every slot")] = 1
+    batch_size: Annotated[Count | None, Field(description="samples in a step; the task's own if left out")] = None
+    epochs: Annotated[Count, Field(description="passes over what is contributed, in every slot")] = 1
     partial_batches: Annotated[
-        Literal["proportional", "full"],
+        PartialBatches,
         Field(description="a batch that is not full takes its share of a step, or a whole one (the custom)"),
     ] = "proportional"
     proximal: Annotated[NonNegative, Field(description="FedProx: pull towards the global model")] = 0.0
     aggregation: Annotated[
         str, Field(description="of the server: fedavg, fedavgm, fedadam, fedyogi or one registered")
     ] = "fedavg"
-    server_learning_rate: Annotated[Positive, Field(description="of aggregations that have one")] = 1.0
+    server_learning_rate: Annotated[
+        Positive | None, Field(description="of aggregations that have one; the aggregation's own if left out")
+    ] = None
     server_momentum: Annotated[float, Field(strict=True, ge=0, lt=1, description="of aggregations that have one")] = 0.9
-    held_out: Annotated[Whole, Field(description="held-out samples that precision is measured on, at most")] = 2000
+    held_out: Annotated[Count, Field(description="held-out samples that precision is measured on, at most")] = 2000
     dtype: Annotated[Literal["float32", "bfloat16"], Field(description="that silos compute in")] = "float32"
 
     @field_validator("task")
@@ -50,13 +53,13 @@ class FederationConfig(Described):
     def _known_task(cls, task: str) -> str:
         known = family("task")
         if task.partition(":")[0] not in known:
-            raise ValueError(f"must be one of {', '.join(known[name].usage for name in known)}, got {task!r}")
+            raise ValueError(f"must be one of {', '.join(map(str, known.values()))}, got {task!r}")
         return task
 
     @field_validator("model", "optimiser", "aggregation")
     @classmethod
     def _known_member(cls, name: str, info: ValidationInfo) -> str:
-        known = family(str(info.field_name))
+        known = family(info.field_name or "")
         if name not in known:
             raise ValueError(f"must be one of {', '.join(known)}, got {name!r}")
         return name

@@ -37,7 +37,7 @@ Engine = Callable[[Path], Timing | Absent]
 
 OURS = Peer("potluck.studies.benchmarks.ours", "potluck-fl")
 OURS_AT_A_TENTH = Peer("potluck.studies.benchmarks.ours", "potluck-fl", ("--contribution", "0.1"))
-OURS_ABREAST = Peer("potluck.studies.benchmarks.ours", "potluck-fl", ("--games", "16", "--batch", "25"))
+OURS_ABREAST = Peer("potluck.studies.benchmarks.ours", "potluck-fl", ("--games", "16", "--batch-size", "25"))
 
 
 @dataclass(frozen=True)

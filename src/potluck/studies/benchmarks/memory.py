@@ -7,14 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from potluck.studies.benchmarks.peers import PACKAGE, Absent, Peer, ask
-from potluck.studies.benchmarks.peers.sequences import Sizes
+from potluck.studies.benchmarks.peers import Absent, Peer, ask
+from potluck.studies.benchmarks.sequences import Sizes
 
-__all__ = ["OURS", "RIVALS", "Engine", "Row", "Run", "Sizes", "race", "run"]
+__all__ = ["OURS", "Engine", "Row", "Run", "Sizes", "race", "run"]
 
 OURS = Peer("potluck.studies.benchmarks.ours_memory", "potluck-fl")
-# Its index for sparse memories, flann, is not needed for a dense one.
-RIVALS = {"pytorch-dnc": Peer(f"{PACKAGE}.pytorch_dnc", "--no-deps dnc==1.1.0, and pip install torch==2.13.0")}
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Array
 
 from potluck import __version__
+from potluck.devices import use_cores
 from potluck.federation import fedavg, runs
-from potluck.federation.models import Dense, Perceptron, architecture
-from potluck.federation.optimisers import optimiser
-from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, ROUNDS, Work, report, timed
+from potluck.federation.models import Dense, Perceptron, PerceptronArchitecture
+from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, ROUNDS, Work, report, timed
 
 LONGER = 5
 """A hundred rounds where one is short: starting the program must not count, nor a lucky moment of a busy machine."""
@@ -22,7 +22,7 @@ TURNS = 5
 """Of a small and a full contribution against each other: others who use the machine must hit both alike."""
 
 
-def federation(path: str, work: Work, batch: int) -> fedavg.FedAvg:
+def federation(path: str, work: Work, batch_size: int) -> fedavg.FedAvg:
     """The silos of the file. Unlike its rivals the engine converts bytes and draws a fresh order in every epoch."""
     with np.load(path) as file:
         pixels, test = file["x_train"], file["x_test"]
@@ -36,22 +36,24 @@ def federation(path: str, work: Work, batch: int) -> fedavg.FedAvg:
             identity=jnp.arange(silos),
         ),
         test=fedavg.TestSet(jnp.asarray(test), jnp.asarray(work.y_test, jnp.int32), len(test)),
-        architecture=architecture("mlp", (1, inputs, 1), classes, hidden),
-        optimiser=optimiser("sgd", LEARNING_RATE),
-        batch=batch,
-        spread=float(pixels.max()),
+        learning_rate=jnp.float32(LEARNING_RATE),
+        architecture=PerceptronArchitecture((inputs, hidden, classes)),
+        batch_size=batch_size,
+        partial_batches="full",
+        deviation=float(pixels.max()),
     )
 
 
 def player(fed: fedavg.FedAvg, work: Work) -> Callable[[float], float]:
     """One game from the given weights, every silo contributing the same share: that share in, accuracy out."""
-    source = runs.spread(fed)
+    source = runs.shard(fed)
     layers = tuple(Dense(jnp.asarray(w.T), jnp.asarray(b)) for w, b in ((work.w1, work.b1), (work.w2, work.b2)))
     initial = eqx.tree_at(lambda s: s.model.weights, source.init(jax.random.key(0)), Perceptron(layers))
     keys = jax.random.split(jax.random.key(1), ROUNDS)
 
-    def game(source: fedavg.FedAvg | runs.Spread, initial: fedavg.State, contributions: Array) -> Array:
-        return jax.lax.scan(lambda state, key: source.train(state, contributions, key), initial, keys)[1][-1]
+    def game(source: fedavg.FedAvg | runs.ShardedFedAvg, initial: fedavg.State, contributions: Array) -> Array:
+        _, measured = jax.lax.scan(lambda state, key: source.train(state, contributions, key), initial, keys)
+        return measured.precision[-1]
 
     play = runs.compiled(game, fed)
     return lambda contribution: float(play(source, initial, jnp.full(len(work.y), contribution)))
@@ -91,12 +93,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("path")
     parser.add_argument("--games", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--batch-size", type=int, default=BATCH)
     parser.add_argument("--contribution", type=float, default=1.0)
     asked = parser.parse_args()
-    runs.use_cores()
+    use_cores()
     work = Work.load(asked.path)
-    fed = federation(asked.path, work, asked.batch)
+    fed = federation(asked.path, work, asked.batch_size)
     device, share = jax.devices()[0].platform, None
     if asked.games > 1:
         speed, accuracy = side_by_side(fed, asked.games)

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from potluck import __version__
 from potluck.agents.dnc import DNC
-from potluck.studies.benchmarks.peers.sequences import Sizes, median_milliseconds, report
+from potluck.studies.benchmarks.sequences import Sizes, median_milliseconds, report
 
 
 def main(sizes: Sizes) -> None:

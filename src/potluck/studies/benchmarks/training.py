@@ -15,9 +15,9 @@ from statistics import median
 
 import jax
 
+from potluck.devices import use_cores
 from potluck.errors import PotluckError
-from potluck.federation import use_cores
-from potluck.federation.described import on_task
+from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
 from potluck.training.plan import Plan
 from potluck.training.run import start

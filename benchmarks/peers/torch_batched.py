@@ -4,8 +4,8 @@ import sys
 
 import torch
 
-from potluck.studies.benchmarks.peers.threads import at_best_threads
-from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, Work, report, timed
+from .threads import at_best_threads
+from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, Work, report, timed
 
 
 @torch.no_grad()

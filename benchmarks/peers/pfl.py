@@ -20,9 +20,9 @@ from pfl.metrics import Metrics, StringMetricName, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import nn
 
-from potluck.studies.benchmarks.peers.threads import at_best_threads
-from potluck.studies.benchmarks.peers.torch_loop import mlp
-from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, ROUNDS, WARM_UP, Work, report
+from .threads import at_best_threads
+from .torch_loop import mlp
+from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, ROUNDS, WARM_UP, Work, report
 
 
 class Classifier(nn.Module):

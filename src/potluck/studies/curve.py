@@ -8,22 +8,12 @@ import numpy as np
 from jaxtyping import Float
 
 from potluck.errors import PotluckError
-from potluck.federation.fedavg import FedAvg
-from potluck.federation.runs import run, spread
+from potluck.federation import FedAvg, run, shard
+from potluck.studies.intervals import Interval, interval
 
-__all__ = ["GRID", "Interval", "Measured", "Point", "interval", "measure"]
+__all__ = ["GRID", "Measured", "Point", "measure"]
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
-RESAMPLES = 2000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over seeds with its 95% bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -57,13 +47,6 @@ class Measured:
     initial: float
 
 
-def interval(values: Float[np.ndarray, " seeds"]) -> Interval:
-    """Mean and 95% percentile bootstrap over seeds; the resampling itself is seeded."""
-    draws = np.random.default_rng(0).choice(values, (RESAMPLES, len(values))).mean(axis=1)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return Interval(float(values.mean()), float(low), float(high))
-
-
 def measure(
     federation: Callable[[int], FedAvg],
     *,
@@ -78,12 +61,12 @@ def measure(
     Along the second axis silo 0 contributes what the grid says, and 0 besides, while the others give `others`.
     """
     if seeds < 1:
-        raise PotluckError(f"seeds must be 1 or more, got {seeds}")
+        raise PotluckError(f"must be 1 or more, got {seeds}", field="seeds")
     runs: dict[tuple[float, ...], list[np.ndarray]] = {}
     initial, done = [], 0
     for seed in range(seeds):
         fed = federation(seed)
-        source = spread(fed)
+        source = shard(fed)
         sizes = np.asarray(fed.init(jax.random.key(seed)).window.size)
         common = {d: (float(d),) * len(sizes) for d in grid}
         own = {d: (float(d),) + (others,) * (len(sizes) - 1) for d in (0.0, *grid)}

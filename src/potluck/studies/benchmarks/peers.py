@@ -3,6 +3,7 @@
 A rival at federating is any module that takes the data's path and prints one line of JSON with `engine`,
 `rounds_per_second`, `accuracy` and `version`; one at remembering takes `sequences.Sizes` and prints `milliseconds`,
 `version` and `device`. None of them is a requirement: one that is not installed answers with how to install it.
+Rivals lie in a folder of their own that lists them in `peers.toml`; the repository's is benchmarks/peers.
 """
 
 import json
@@ -10,14 +11,16 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PEERS", "PYTHON_VARIABLE", "Absent", "Peer", "Timing", "ask", "run"]
+from potluck.errors import PotluckError
+
+__all__ = ["PYTHON_VARIABLE", "Absent", "Peer", "Timing", "ask", "peers_in", "run"]
 
 PYTHON_VARIABLE = "POTLUCK_PEERS_PYTHON"
-PACKAGE = "potluck.studies.benchmarks.peers"
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Peer:
     module: str
     install: str
     arguments: tuple[str, ...] = ()
+    folder: Path | None = None
+    """The package that the module is in, where Python would not find it by itself."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +53,19 @@ class Absent:
     reason: str
 
 
-PEERS = {
-    "pfl-research": Peer(f"{PACKAGE}.pfl", "pfl==0.6.0 torch==2.13.0"),
-    "Flower": Peer(f"{PACKAGE}.flower", "'flwr[simulation]>=1.41' torch==2.13.0"),
-    "Flower, polling every 2 ms": Peer(
-        f"{PACKAGE}.flower", "'flwr[simulation]>=1.41' torch==2.13.0", ("--pull-interval", "0.002")
-    ),
-    "FedJAX": Peer(f"{PACKAGE}.fedjax", "fedjax==0.0.17"),
-    "torch loop": Peer(f"{PACKAGE}.torch_loop", "torch==2.13.0"),
-    "torch batched": Peer(f"{PACKAGE}.torch_batched", "torch==2.13.0"),
-}
+def peers_in(folder: Path, work: str) -> dict[str, Peer]:
+    """The engines that a folder's `peers.toml` lists for this work, by name."""
+    listed = folder / "peers.toml"
+    try:
+        tables = tomllib.loads(listed.read_text(encoding="utf-8")).get(work, {})
+        return {
+            name: Peer(f"{folder.resolve().name}.{row['module']}", row["install"], tuple(row.get("arguments", ())), folder)
+            for name, row in tables.items()
+        }
+    except OSError as fault:
+        raise PotluckError(f": {listed}: {(fault.strerror or str(fault)).lower()}", field="peers") from None
+    except (ValueError, AttributeError, TypeError, KeyError) as fault:
+        raise PotluckError(f": {listed} needs tables with module and install ({fault})", field="peers") from None
 
 
 def run(peer: Peer, data: Path, python: str | None = None, seconds: float = 300) -> Timing | Absent:
@@ -75,7 +83,12 @@ def ask(peer: Peer, work: str, *, python: str | None = None, seconds: float = 30
     command = [python, "-m", peer.module, work, *peer.arguments]
     try:
         started = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=_environment(peer),
         )
     except OSError as fault:
         return Absent(f"{python} does not start: {fault.strerror}")
@@ -87,6 +100,14 @@ def ask(peer: Peer, work: str, *, python: str | None = None, seconds: float = 30
         finally:
             end(process)
     return output if process.returncode == 0 else Absent(diagnosis(peer, errors, process.returncode))
+
+
+def _environment(peer: Peer) -> dict[str, str]:
+    """This process's, with the folder that has the rival's package first on Python's path."""
+    if peer.folder is None:
+        return dict(os.environ)
+    path = (str(peer.folder.resolve().parent), os.environ.get("PYTHONPATH", ""))
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 def end(process: subprocess.Popen[str]) -> None:

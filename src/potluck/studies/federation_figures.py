@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation.measure import Measured, Point
+from potluck.studies.curve import Measured
+from potluck.studies.intervals import Interval
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["check_picture", "draw_curve", "draw_run"]
@@ -21,17 +23,17 @@ def check_picture(path: Path | None) -> None:
     if path is None:
         return
     if path.suffix.lower() not in {".png", ".pdf", ".svg"}:
-        raise PotluckError(f"--plot must end in .png, .pdf or .svg, got {path}")
+        raise PotluckError(f"must end in .png, .pdf or .svg, got {path}", field="plot")
     if not path.absolute().parent.is_dir():
-        raise PotluckError(f"--plot: the folder {path.absolute().parent} does not exist")
+        raise PotluckError(f": the folder {path.absolute().parent} does not exist", field="plot")
     if path.is_dir():
-        raise PotluckError(f"--plot: {path} is a folder; name a file")
+        raise PotluckError(f": {path} is a folder; name a file", field="plot")
     try:
         # Asking for permission is not enough: even root may write everywhere and cannot create a file in /proc.
         with tempfile.TemporaryFile(dir=path.absolute().parent):
             pass
     except OSError as fault:
-        raise PotluckError(f"--plot: {path} cannot be written ({fault.strerror})") from fault
+        raise PotluckError(f": {path} cannot be written ({fault.strerror})", field="plot") from fault
 
 
 def draw_run(initial: float, precision: Sequence[float], title: str, path: Path) -> None:
@@ -57,8 +59,9 @@ def draw_curve(measured: Measured, title: str, path: Path) -> None:
         (panels[0], measured.common, "common contribution d"),
         (panels[1], measured.own, f"one silo's own contribution, the others at {measured.others:g}"),
     ):
-        _band(axes, points, "final", "after the last slot")
-        _band(axes, points, "sustained", "mean over the game")
+        place = [point.contribution for point in points]
+        _band(axes, place, [point.final for point in points], "after the last slot")
+        _band(axes, place, [point.sustained for point in points], "mean over the game")
         axes.set(xlabel=label)
         axes.grid(alpha=0.3)
     panels[0].set(ylabel="precision P")
@@ -71,12 +74,10 @@ def _save(figure: "Figure", path: Path) -> None:
     try:
         figure.savefig(path, dpi=150)
     except OSError as fault:
-        raise PotluckError(f"--plot: {path} cannot be written ({fault.strerror})") from fault
+        raise PotluckError(f": {path} cannot be written ({fault.strerror})", field="plot") from fault
 
 
-def _band(axes: object, points: list[Point], quantity: str, label: str) -> None:
-    intervals = [getattr(point, quantity) for point in points]
-    place = [point.contribution for point in points]
+def _band(axes: "Axes", place: list[float], intervals: list[Interval], label: str) -> None:
     means = np.array([i.mean for i in intervals])
     errors = [means - [i.low for i in intervals], [i.high for i in intervals] - means]
-    axes.errorbar(place, means, yerr=errors, marker=".", capsize=3, label=label)  # type: ignore[attr-defined]
+    axes.errorbar(place, means, yerr=errors, marker=".", capsize=3, label=label)

@@ -6,8 +6,8 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from potluck.studies.benchmarks.peers.threads import at_best_threads
-from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, Work, report, timed
+from .threads import at_best_threads
+from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, Work, report, timed
 
 
 def mlp(work: Work) -> nn.Sequential:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from fedjax.algorithms import fed_avg
 
-from potluck.studies.benchmarks.peers.work import BATCH, LEARNING_RATE, Work, report, timed
+from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, Work, report, timed
 
 # FedJAX 0.0.17 calls an alias that JAX no longer has.
 setattr(jax, "tree_map", jax.tree_util.tree_map)  # noqa: B010

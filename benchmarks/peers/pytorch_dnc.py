@@ -6,8 +6,8 @@ from importlib.metadata import version
 import torch
 from dnc import DNC
 
-from potluck.studies.benchmarks.peers.sequences import Sizes, median_milliseconds, report
-from potluck.studies.benchmarks.peers.threads import at_best_threads
+from potluck.studies.benchmarks.sequences import Sizes, median_milliseconds, report
+from .threads import at_best_threads
 
 
 def main(sizes: Sizes) -> None:
