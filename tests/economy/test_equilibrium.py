@@ -9,7 +9,6 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose
 
 from potluck.economy import (
-    Redistribution,
     StageGame,
     Terms,
     best_response,
@@ -24,6 +23,7 @@ from potluck.economy import (
     uniqueness,
 )
 from potluck.game import stage_game
+from potluck.mechanisms import Redistribution
 from potluck.scenario import preset
 from tests.economy.games import SIZES, contributions, games
 

@@ -6,13 +6,13 @@ from hypothesis import given
 from numpy.testing import assert_allclose
 
 from potluck.economy import (
-    Redistribution,
     StageGame,
     Terms,
     gain_from_over_reporting,
     gain_from_shading,
     gain_from_splitting,
 )
+from potluck.mechanisms import Redistribution
 from tests.economy.games import contributions, games
 
 
@@ -48,7 +48,7 @@ def test_splitting_by_hand() -> None:
 def test_on_samples_neither_shading_nor_splitting_ever_pays(game: StageGame, data: st.DataObject) -> None:
     count = len(game.terms.profit)
     rule = Redistribution(game.redistribution.intensity, jnp.asarray(2000.0))
-    game = eqx.tree_at(lambda g: g.redistribution, game, rule, is_leaf=lambda x: isinstance(x, Redistribution))
+    game = eqx.tree_at(lambda g: g.mechanism, game, rule, is_leaf=lambda x: isinstance(x, Redistribution))
     played, silo = data.draw(contributions(count)), data.draw(st.integers(0, count - 1))
     declared = float(game.terms.samples[silo]) * data.draw(st.floats(0.05, 1))
     rounding = 1e-12 * float(np.asarray(game.redistribution.intensity).max()) * count

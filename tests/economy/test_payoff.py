@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose
 
-from potluck.economy import Redistribution, StageGame, Terms, payoffs, settle
+from potluck.economy import StageGame, Terms, payoff, payoffs, settle
+from potluck.mechanisms import Redistribution
 
 
 def four_silos(intensity: float = 5.0) -> StageGame:

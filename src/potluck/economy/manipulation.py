@@ -80,7 +80,7 @@ def gain_from_splitting(
     """
     mechanism = game.mechanism
     if not isinstance(mechanism, Seated) or "marginal" in mechanism.needs:
-        raise PotluckError(f"{_named(mechanism)} does not say how it settles with a silo that poses as several", field="mechanism")
+        raise PotluckError(f"{_named(mechanism)} does not say how it settles with split silos", field="mechanism")
     silos = contributions.shape[0]
     seats = jnp.concatenate([jnp.arange(silos), jnp.full(identities - 1, silo)])
     held = game.terms.samples.at[silo].divide(identities)[seats]

@@ -88,9 +88,7 @@ class Game(eqx.Module):
         training, changing = jax.random.split(key)
         told = "marginal" in self.mechanism.needs
         federation, measured = self.source.train(state.federation, contributions, training, marginal=told)
-        facts = facts_of(
-            self.mechanism, contributions, state.terms.samples, measured.precision, measured.marginal
-        )
+        facts = facts_of(self.mechanism, contributions, state.terms.samples, measured.precision, measured.marginal)
         settled = settle_slot(self.mechanism, state.mechanism, facts)
         earned = payoff(state.terms, self.energy_price, contributions, measured.precision, settled.transfers)
         terms = self.drawing.next(state.terms, changing)

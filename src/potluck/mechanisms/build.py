@@ -81,7 +81,7 @@ def _check_shapes(mechanism: Mechanism[Any], told: Facts) -> None:
         raise PotluckError(f"must give one transfer per silo, shape {silos}, got {_shape(transfers)}")
     if getattr(signal, "shape", None) != ():
         raise PotluckError(f"must give one number as its signal, shape (), got {_shape(signal)}")
-    one, other = (jax.tree.structure(state) for state in (before, after))
+    one, other = (str(jax.tree.structure(state)) for state in (before, after))
     if one != other:
         raise PotluckError(f"must keep the form of its state: init gives {one}, settle gives {other}")
     for first, second in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):

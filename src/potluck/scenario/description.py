@@ -9,20 +9,13 @@ from potluck.errors import PotluckError
 from potluck.registry import family
 from potluck.scenario.explain import first_fault
 from potluck.scenario.federation import FederationConfig
-from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Positive, Share
+from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Normal, Positive, Share
 from potluck.scenario.mechanism import MechanismConfig
 from potluck.scenario.terms import Terms, TermsDraw
 
-__all__ = ["CurvePrecision", "Normal", "Scenario", "Silos", "mechanism_of"]
+__all__ = ["PAPER_OBSERVATION", "CurvePrecision", "Normal", "Scenario", "Silos", "mechanism_of"]
 
 Number = TypeVar("Number")
-
-
-class Normal(Described):
-    """Drawn from N(mean, deviation²), truncated to be positive."""
-
-    mean: Positive
-    deviation: NonNegative
 
 
 def _shape(value: Any) -> str:
@@ -32,7 +25,7 @@ def _shape(value: Any) -> str:
     return "normal" if isinstance(value, dict | Normal) else "constant"
 
 
-Drawn = Annotated[
+OnePerSilo = Annotated[
     Annotated[Number, Tag("constant")] | Annotated[tuple[Number, ...], Tag("list")] | Annotated[Normal, Tag("normal")],
     Discriminator(_shape),
 ]
@@ -42,10 +35,10 @@ class Silos(Described):
     """Who takes part. Each term is a constant, a list with one number per silo, or { mean, deviation }."""
 
     count: Annotated[int, Field(strict=True, ge=2, le=256, description="number of silos N")] = 4
-    profit: Annotated[Drawn[Positive], Field(description="p, money per unit of precision")]
-    energy: Annotated[Drawn[NonNegative], Field(description="v, energy per sample")]
-    communication: Annotated[Drawn[NonNegative], Field(description="C, money per slot")]
-    samples: Annotated[Drawn[AtLeastOne], Field(description="|D|, local samples")]
+    profit: Annotated[OnePerSilo[Positive], Field(description="p, money per unit of precision")]
+    energy: Annotated[OnePerSilo[NonNegative], Field(description="v, energy per sample")]
+    communication: Annotated[OnePerSilo[NonNegative], Field(description="C, money per slot")]
+    samples: Annotated[OnePerSilo[AtLeastOne], Field(description="|D|, local samples")]
     redraw: Annotated[
         tuple[Literal["communication", "samples"], ...], Field(description="terms drawn anew in every slot")
     ] = ("communication",)
@@ -115,9 +108,21 @@ class Scenario(Described):
         tuple[str, ...],
         Field(
             min_length=1,
-            description="what a silo sees of the last H slots; the paper's: others, communication, signal, precision",
+            description="what a silo sees, of the last H slots where there is a number for each",
+            json_schema_extra={"family": "observation"},
         ),
     ] = PAPER_OBSERVATION
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, value: Any) -> Any:
+        """What older files say elsewhere."""
+        if isinstance(value, dict) and "schedule" in value:
+            raise ValueError(
+                "schedule is no table of its own: write schedule (its rule) and smoothing under [mechanism], "
+                "of kind redistribution or per-silo"
+            )
+        return value
 
     @field_validator("mechanism", mode="before")
     @classmethod

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["AtLeastOne", "Described", "NonNegative", "Positive", "Share"]
+__all__ = ["AtLeastOne", "Described", "NonNegative", "Normal", "Positive", "Share"]
 
 LARGEST = 1e12
 """Beyond it sums lose their last digits and no federation is described."""
@@ -19,3 +19,10 @@ class Described(BaseModel):
     """Frozen, closed (an unknown key is a mistake, not a wish) and finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Normal(Described):
+    """Drawn from N(mean, deviation²), truncated to be positive."""
+
+    mean: Positive
+    deviation: NonNegative

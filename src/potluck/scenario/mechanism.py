@@ -12,6 +12,7 @@ from potluck.scenario.fields import Described
 __all__ = ["Declared", "Facts", "Kind", "Mechanism", "MechanismConfig", "Need", "Separable"]
 
 State = TypeVar("State")
+Seen = TypeVar("Seen", contravariant=True)
 Need: TypeAlias = Literal["samples", "marginal"]
 Kind: TypeAlias = Annotated[str, Field(description="which mechanism", json_schema_extra={"family": "mechanism"})]
 
@@ -46,9 +47,7 @@ class Mechanism(Protocol[State]):
         """What it remembers before the first slot, given the untrained model's precision."""
         ...
 
-    def settle(
-        self, state: State, facts: Facts
-    ) -> tuple[State, Float[Array, " silos"], Float[Array, ""]]:
+    def settle(self, state: State, facts: Facts) -> tuple[State, Float[Array, " silos"], Float[Array, ""]]:
         """One slot: what it remembers afterwards, what each silo receives, and the signal that all may see."""
         ...
 
@@ -58,13 +57,13 @@ class Mechanism(Protocol[State]):
 
 
 @runtime_checkable
-class Separable(Protocol[State]):
+class Separable(Protocol[Seen]):
     """A mechanism whose game has a weighted potential: r_n(d) = g_n(d_n) + h_n(d_−n).
 
     Then Φ(d) = P(d) + Σ_n [g_n(d_n) − κ v_n d_n|D_n| − C_n] / p_n moves with every unilateral deviation, weights p_n.
     """
 
-    def own(self, state: State, facts: Facts) -> Float[Array, " silos"]:
+    def own(self, state: Seen, facts: Facts) -> Float[Array, " silos"]:
         """g_n(d_n), the part of r_n that silo n's own contribution moves, up to a constant."""
         ...
 
