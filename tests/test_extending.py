@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -39,7 +40,7 @@ def mechanism(names: dict[str, Any]) -> None:
     game = names["run"].lanes.tree.environment.game
     state = game.reset(jax.random.key(0))
     for key in jax.random.split(jax.random.key(1), 2):
-        state, slot = game.step(state, np.array([1.0, 0.5, 0.2, 0.0], np.float32), key)
+        state, slot = game.step(state, jnp.array([1.0, 0.5, 0.2, 0.0]), key)
         assert slot.payoff.transfer[0] > slot.payoff.transfer[1] > slot.payoff.transfer[3]
         assert abs(slot.payoff.transfer.sum()) < 1e-3
         assert slot.signal == 800
@@ -79,7 +80,7 @@ def aggregation(names: dict[str, Any]) -> None:
 def observation(names: dict[str, Any]) -> None:
     played: Game = names["played"]
     state = played.reset(jax.random.key(0))
-    state, first = played.step(state, np.ones(4, np.float32), jax.random.key(1))
+    state, first = played.step(state, jnp.ones(4), jax.random.key(1))
     seen = played.observe(state)
     assert seen.shape == (4, 7 * 6 + 1)
     assert np.allclose(seen[:, -1], first.precision / 6)

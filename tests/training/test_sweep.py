@@ -137,4 +137,3 @@ def test_the_command_trains_a_table_and_resume_knows_it(tmp_path: Path, monkeypa
     again = CliRunner().invoke(app, ["resume", str(tmp_path / "x"), "--json"])
     assert again.exit_code == 0, again.output
     assert [cell["values"]["mechanism.intensity"] for cell in json.loads(again.stdout)["cells"]] == [0, 4]
-

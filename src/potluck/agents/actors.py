@@ -32,9 +32,7 @@ class Actor(Protocol):
         """Memory state before a game's first slot."""
         ...
 
-    def __call__(
-        self, memory: Any, observation: Float[Array, " observation"]
-    ) -> tuple[Any, Float[Array, " action"]]:
+    def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
         """The action of one slot."""
         ...
 

@@ -39,8 +39,12 @@ class Options:
     @staticmethod
     def choices() -> Mapping[str, tuple[str, ...]]:
         """What each may be."""
-        families = {"estimator": ESTIMATORS, "target": TARGETS, "policy": POLICIES}
-        return {name: tuple(family) for name, family in families.items()} | {"dnc": get_args(Placement)}
+        return {
+            "estimator": tuple(ESTIMATORS),
+            "target": tuple(TARGETS),
+            "policy": tuple(POLICIES),
+            "dnc": get_args(Placement),
+        }
 
     @property
     def chosen(self) -> dict[str, str]:
