@@ -61,7 +61,12 @@ class CurveSource(eqx.Module):
         return self.curve.level(state.trained)
 
     def train(
-        self, state: Progress, contributions: Float[Array, " silos"], key: PRNGKeyArray | Array, *, marginal: bool = False
+        self,
+        state: Progress,
+        contributions: Float[Array, " silos"],
+        key: PRNGKeyArray | Array,
+        *,
+        marginal: bool = False,
     ) -> tuple[Progress, Measurement]:
         """One slot: the samples contributed join those trained on before; the new state and P."""
         trained = state.trained + contributions @ state.samples
