@@ -59,6 +59,9 @@ def test_fixed_and_random() -> None:
     ],
 )
 def test_an_unknown_agent_is_refused_by_name(name: str, message: str) -> None:
-    with pytest.raises(PotluckError, match=message):
+    def build() -> None:
         spec, argument = find_agent(name, Options())
         spec.build(Brief(Quadratic.create(), discount=0.9, updates=1, argument=argument))
+
+    with pytest.raises(PotluckError, match=message):
+        build()

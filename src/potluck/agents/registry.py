@@ -185,10 +185,10 @@ AGENTS: Registry[AgentSpec] = Registry(
 def find_agent(name: str, options: Options) -> tuple[AgentSpec, str]:
     """The named agent, and the argument in its name; refused where it has no choice of what was chosen."""
     kind, colon, argument = name.partition(":")
-    spec = AGENTS[kind] if kind in AGENTS else None
-    if spec is None or (colon and spec.usage is None):
+    if kind not in AGENTS or (colon and AGENTS[kind].usage is None):
         known = ", ".join(AGENTS[each].usage or each for each in AGENTS)
         raise PotluckError(f"must be one of {known}, got {name!r}", field="agent")
+    spec = AGENTS[kind]
     for option in options.chosen:
         if option not in spec.options:
             raise PotluckError(f": {kind} has no choice of it; leave it out", field=option)

@@ -102,6 +102,7 @@ class Fixed(eqx.Module):
 
     def export(self, state: None) -> ConstantActor:
         """The action."""
+        del state
         return ConstantActor(jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,)))
 
 

@@ -120,7 +120,9 @@ def local_sizes(
         return [max(min(size, share // 2), 1) if spare else size] * silos
     given = samples.tolist() if isinstance(samples, np.ndarray) else samples
     sizes = (
-        [integer("samples", size) for size in given] if isinstance(given, Sequence) else [integer("samples", given)] * silos
+        [integer("samples", size) for size in given]
+        if isinstance(given, Sequence)
+        else [integer("samples", given)] * silos
     )
     if len(sizes) != silos:
         raise PotluckError(f": {len(sizes)} sizes for {silos} silos; give one number or one per silo", field="samples")

@@ -106,7 +106,10 @@ def shard(fed: FedAvg) -> FedAvg | ShardedFedAvg:
 
 
 def run(
-    fed: FedAvg | ShardedFedAvg, contributions: Float[np.ndarray, "*slots silos"], key: PRNGKeyArray, slots: int | None = None
+    fed: FedAvg | ShardedFedAvg,
+    contributions: Float[np.ndarray, "*slots silos"],
+    key: PRNGKeyArray,
+    slots: int | None = None,
 ) -> Trace:
     """One game over all its slots: contributions per slot, or one set of them for `slots` slots.
 

@@ -59,7 +59,9 @@ def peers_in(folder: Path, work: str) -> dict[str, Peer]:
     try:
         tables = tomllib.loads(listed.read_text(encoding="utf-8")).get(work, {})
         return {
-            name: Peer(f"{folder.resolve().name}.{row['module']}", row["install"], tuple(row.get("arguments", ())), folder)
+            name: Peer(
+                f"{folder.resolve().name}.{row['module']}", row["install"], tuple(row.get("arguments", ())), folder
+            )
             for name, row in tables.items()
         }
     except OSError as fault:
