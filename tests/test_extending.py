@@ -64,7 +64,7 @@ def target(names: dict[str, Any]) -> None:
 
 def learns(federation: FedAvg) -> None:
     keys = jax.random.split(jax.random.key(0), 2)
-    trace = run_games(federation, np.ones((2, 4)), keys, slots=8)
+    trace = run_games(federation, np.ones((2, 4)), keys, slots=12)
     assert (trace.precision[:, -1] > trace.initial + 0.2).all()
 
 
