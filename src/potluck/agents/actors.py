@@ -1,6 +1,6 @@
 """What decides for a silo outside of training: a network, or the same contribution every time."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from potluck.registry import Registry
 __all__ = ["ACTORS", "Actor", "ConstantActor", "NetworkActor"]
 
 
+@runtime_checkable
 class Actor(Protocol):
     """A deterministic policy with a memory. A file of it holds its arrays, its `kind` and its `settings`."""
 

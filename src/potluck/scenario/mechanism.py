@@ -30,6 +30,7 @@ class Facts(eqx.Module):
     """P − P without silo n's update of this slot (leave-one-out); for mechanisms that need `marginal`."""
 
 
+@runtime_checkable
 class Mechanism(Protocol[State]):
     """The rule that sets transfers; a module of arrays, unbatched, pure."""
 
