@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from potluck.training.plan import Plan, Seated, seat, seeds_of
 
 from potluck.agents import Options
 from potluck.devices import use_cores
@@ -25,7 +26,6 @@ from potluck.scenario import preset
 from potluck.studies.deviations import CONSTANTS, evaluate
 from potluck.studies.intervals import interval
 from potluck.training.loop import Course, begin, mesh_for, train
-from potluck.training.plan import Plan, Seated, seat, seeds_of
 from potluck.training.run import METRICS, trained
 
 
