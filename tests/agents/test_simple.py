@@ -18,7 +18,7 @@ def played(actions: list[list[float]], payoffs: list[list[float]]) -> Window[Non
     games, slots = len(actions), len(actions[0])
     nothing = jnp.zeros((games, slots, 1))
     never = jnp.zeros(slots, bool)
-    act = Act(action, action, jnp.zeros((games, slots)))
+    act = Act(action, action, jnp.zeros_like(action))
     return Window(nothing, nothing, act, jnp.array(payoffs), never, never, nothing[:, 0], None, None)
 
 

@@ -208,7 +208,7 @@ def training(
     from potluck.studies.benchmarks.training import Work, draw_cost, measure
     from potluck.studies.federation_figures import check_picture
 
-    asked = numbers(silos, "--silos")
+    asked = numbers(silos, "silos")
     check_picture(plot)
     for count in asked:
         if count < 2 or count != int(count):

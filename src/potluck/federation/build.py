@@ -25,6 +25,9 @@ from potluck.scenario.explain import explained
 __all__ = ["build", "check_contributions", "federation_config"]
 
 
+DEFAULT = FederationConfig()
+
+
 def federation_config(**options: object) -> FederationConfig:
     """A description of a federation; what is wrong with it is one PotluckError that knows the field."""
     try:
@@ -36,7 +39,7 @@ def federation_config(**options: object) -> FederationConfig:
 
 
 def build(
-    config: FederationConfig = FederationConfig(),
+    config: FederationConfig = DEFAULT,
     *,
     silos: int = 4,
     samples: SupportsIndex | Sequence[SupportsIndex] | np.ndarray | None = None,

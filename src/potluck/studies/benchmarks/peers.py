@@ -105,7 +105,7 @@ def ask(peer: Peer, work: str, *, python: str | None = None, seconds: float = 30
 
 
 def _environment(peer: Peer) -> dict[str, str]:
-    """This process's, with the folder that has the rival's package first on Python's path."""
+    """What this process has, with the folder that has the rival's package first on Python's path."""
     if peer.folder is None:
         return dict(os.environ)
     path = (str(peer.folder.resolve().parent), os.environ.get("PYTHONPATH", ""))
