@@ -1,5 +1,6 @@
 """What decides for a silo outside of training: a network, or the same contribution every time."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -55,8 +56,8 @@ class NetworkActor(eqx.Module):
         observation_size: int,
         action_size: int,
         policy: str,
-        hidden: tuple[int, int],
-        dnc: tuple[int, int, int, int] | None,
+        hidden: Sequence[int],
+        dnc: Sequence[int] | None,
     ) -> "NetworkActor":
         """An actor of these sizes, to be filled from a file."""
         size, (first, second) = None if dnc is None else DNCSize(*dnc), hidden

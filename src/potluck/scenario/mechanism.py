@@ -18,15 +18,15 @@ Kind: TypeAlias = Annotated[str, Field(description="which mechanism", json_schem
 
 
 class Facts(eqx.Module):
-    """What the coordinator may know of a slot when it settles it; what nobody needs is not there."""
+    """What the coordinator may know of a slot when it settles it; what nobody needs is not there. (Or of many slots.)"""
 
-    contributions: Float[Array, " silos"]
+    contributions: Float[Array, "*slots silos"]
     """d_n."""
-    precision: Float[Array, ""]
+    precision: Float[Array, "*slots"]
     """P."""
-    samples: Float[Array, " silos"] | None = None
+    samples: Float[Array, "*slots silos"] | None = None
     """x_n = d_n·|D_n|, the samples trained on; for mechanisms that need `samples`."""
-    marginal: Float[Array, " silos"] | None = None
+    marginal: Float[Array, "*slots silos"] | None = None
     """P − P without silo n's update of this slot (leave-one-out); for mechanisms that need `marginal`."""
 
 
