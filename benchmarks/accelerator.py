@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from potluck.federation import FedAvg, build, run_games
+from potluck.scenario import FederationConfig
 
 SLOTS, REPEATS = 20, 3
 WORK = {
@@ -93,7 +94,7 @@ def count(fed: FedAvg) -> tuple[float, float]:
     trained, held = silos * samples, fed.test.size
     flop = trained * (3 * sum(layers) - layers[0]) + held * sum(layers)
     size = 4 * sum(leaf.size for leaf in jax.tree.leaves(weights))
-    return flop, math.prod(sample) * (trained + held) + 2 * size * trained / fed.batch
+    return flop, math.prod(sample) * (trained + held) + 2 * size * trained / fed.batch_size
 
 
 def rows(data: Path, works: list[str], games: list[int], dtypes: list[str]) -> Iterator[Row]:
@@ -106,15 +107,10 @@ def rows(data: Path, works: list[str], games: list[int], dtypes: list[str]) -> I
         print(f"{dtype}: {rate / 1e12:.0f} Tflop/s", flush=True)
         for work in works:
             task, model, channels = WORK[work]
-            fed = build(
-                f"folder:{data / task}.npz",
-                silos=4,
-                samples=2000,
-                model=model,
-                channels=channels,
-                batch=50,
-                dtype=dtype,
+            config = FederationConfig(
+                task=f"folder:{data / task}.npz", model=model, channels=channels, partial_batches="full", dtype=dtype
             )
+            fed = build(config, silos=4, samples=2000)
             flop, size = count(fed)
             for side in games:
                 contributions, keys = np.ones((side, 4)), jax.random.split(jax.random.key(0), side)

@@ -17,15 +17,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from potluck.training.plan import Plan, Seated, seat, seeds_of
 
 from potluck.agents import Options
-from potluck.federation import use_cores
-from potluck.federation.described import on_task
-from potluck.federation.measure import interval
+from potluck.devices import use_cores
+from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
 from potluck.studies.deviations import CONSTANTS, evaluate
+from potluck.studies.intervals import interval
 from potluck.training.loop import Course, begin, mesh_for, train
-from potluck.training.plan import Plan, Seated, seat, seeds_of
 from potluck.training.run import METRICS, trained
 
 

@@ -22,10 +22,12 @@ def play(games: int, silos: int, samples: int) -> dict[str, float]:
     import jax
     import numpy as np
 
-    from potluck.federation import build, run_games, use_cores
+    from potluck.devices import use_cores
+    from potluck.federation import build, run_games
+    from potluck.scenario import FederationConfig
 
     use_cores()
-    fed = build("fmnist", silos=silos, samples=samples, tests=2000)
+    fed = build(FederationConfig(task="fmnist"), silos=silos, samples=samples)
     keys = jax.random.split(jax.random.key(0), games)
     plans = np.ones((games, silos))
     jax.block_until_ready(run_games(fed, plans, keys, SLOTS))

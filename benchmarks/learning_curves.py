@@ -13,8 +13,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from potluck.federation import build, run, use_cores
-from potluck.federation.runs import spread
+from potluck.devices import use_cores
+from potluck.federation import build, run, shard
+from potluck.scenario import FederationConfig
 
 SLOTS, SEEDS = 30, 8
 COMMON = [(share,) * 4 for share in (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)]
@@ -34,9 +35,10 @@ UNEQUAL = [
 def main(path: Path) -> None:
     """Measure, and say the mean over seeds and slots for each contribution."""
     use_cores()
+    config = FederationConfig(task="fmnist", partial_batches="full", held_out=10_000)
     runs, means = [], {play: list[float]() for play in COMMON + UNEQUAL}
     for seed in range(SEEDS):
-        source = spread(build("fmnist", silos=4, samples=2000, model="mlp", batch=50, seed=seed))
+        source = shard(build(config, silos=4, samples=2000, seed=seed))
         for play in COMMON + UNEQUAL:
             trace = run(source, np.array(play), jax.random.key(seed), SLOTS)
             precision = [round(float(value), 4) for value in trace.precision]

@@ -18,8 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from potluck.federation import build, load, run, use_cores
-from potluck.federation.measure import interval
+from potluck.devices import use_cores
+from potluck.federation import build, federation_config, load, run
+from potluck.studies.intervals import interval
 
 
 def first_at(precision: np.ndarray, least: float) -> int | None:
@@ -41,11 +42,12 @@ def summary(curves: np.ndarray, least: float) -> dict[str, Any]:
 def measure(asked: argparse.Namespace, dtype: str) -> dict[str, Any]:
     """Play every seed, and say each as it ends."""
     data, curves, runs = load(asked.task), [], []
+    config = federation_config(
+        task=asked.task, model=asked.model, channels=asked.channels, batch_size=50, partial_batches="full",
+        learning_rate=asked.learning_rate, held_out=10_000, dtype=dtype,
+    )  # fmt: skip
     for seed in range(asked.seeds):
-        fed = build(
-            data, silos=4, samples=2000, model=asked.model, channels=tuple(asked.channels), batch=50,
-            learning_rate=asked.learning_rate, dtype=dtype, seed=seed,
-        )  # fmt: skip
+        fed = build(config, silos=4, samples=2000, data=data, seed=seed)
         curve = np.asarray(run(fed, np.ones(4), jax.random.key(seed), asked.slots).precision)
         best, first = int(curve.argmax()), first_at(curve, asked.at_least)
         print(

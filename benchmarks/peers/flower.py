@@ -27,8 +27,9 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
-from .torch_loop import evaluate, mlp, train
 from potluck.studies.benchmarks.work import Work, report, timed
+
+from .torch_loop import evaluate, mlp, train
 
 client = ClientApp()
 

@@ -20,9 +20,10 @@ from pfl.metrics import Metrics, StringMetricName, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import nn
 
+from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, ROUNDS, WARM_UP, Work, report
+
 from .threads import at_best_threads
 from .torch_loop import mlp
-from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, ROUNDS, WARM_UP, Work, report
 
 
 class Classifier(nn.Module):

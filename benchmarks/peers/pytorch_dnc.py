@@ -7,6 +7,7 @@ import torch
 from dnc import DNC
 
 from potluck.studies.benchmarks.sequences import Sizes, median_milliseconds, report
+
 from .threads import at_best_threads
 
 

@@ -4,8 +4,9 @@ import sys
 
 import torch
 
-from .threads import at_best_threads
 from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, Work, report, timed
+
+from .threads import at_best_threads
 
 
 @torch.no_grad()

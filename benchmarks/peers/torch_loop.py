@@ -6,8 +6,9 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from .threads import at_best_threads
 from potluck.studies.benchmarks.work import BATCH, LEARNING_RATE, Work, report, timed
+
+from .threads import at_best_threads
 
 
 def mlp(work: Work) -> nn.Sequential:

@@ -6,35 +6,35 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from potluck.agents.estimators import a2c, paper, ppo, targets
+from potluck.agents.estimators import a2c, paper, ppo, td_lambda
 
 NEVER = jnp.array([False, False, False])
 
 
 def test_a_target_is_the_discounted_payoffs_of_the_window_and_the_value_at_its_end() -> None:
     # γ = 0.5: Y₂ = 3 + 0.5·8, Y₁ = 2 + 0.5·Y₂, Y₀ = 1 + 0.5·Y₁
-    found = targets(jnp.array([1.0, 2.0, 3.0]), jnp.array([9.0, 9.0, 9.0]), jnp.array(8.0), NEVER, 0.5)
+    found = td_lambda(jnp.array([1.0, 2.0, 3.0]), jnp.array([9.0, 9.0, 9.0]), jnp.array(8.0), NEVER, 0.5)
     assert_allclose(found, [3.75, 5.5, 7.0])
 
 
 def test_nothing_is_earned_after_a_games_last_slot() -> None:
     # the game ends with slot 1: Y₁ = 2, and slot 2 belongs to the next game
     last = jnp.array([False, True, False])
-    found = targets(jnp.array([1.0, 2.0, 3.0]), jnp.array([9.0, 9.0, 9.0]), jnp.array(8.0), last, 0.5)
+    found = td_lambda(jnp.array([1.0, 2.0, 3.0]), jnp.array([9.0, 9.0, 9.0]), jnp.array(8.0), last, 0.5)
     assert_allclose(found, [2.0, 2.0, 7.0])
-    closing = targets(jnp.array([1.0]), jnp.array([9.0]), jnp.array(8.0), jnp.array([True]), 0.5)
+    closing = td_lambda(jnp.array([1.0]), jnp.array([9.0]), jnp.array(8.0), jnp.array([True]), 0.5)
     assert_allclose(closing, [1.0])
 
 
 def test_without_a_trace_a_target_looks_one_slot_ahead() -> None:
     # λ = 0: Y_t = u_t + γV_{t+1}
-    found = targets(jnp.array([1.0, 2.0, 3.0]), jnp.array([10.0, 20.0, 30.0]), jnp.array(8.0), NEVER, 0.5, 0.0)
+    found = td_lambda(jnp.array([1.0, 2.0, 3.0]), jnp.array([10.0, 20.0, 30.0]), jnp.array(8.0), NEVER, 0.5, 0.0)
     assert_allclose(found, [11.0, 17.0, 7.0])
 
 
 def test_half_a_trace_mixes_the_two() -> None:
     # λ = ½: Y₂ = 3 + ½·8; Y₁ = 2 + ½(½·30 + ½·Y₂); Y₀ = 1 + ½(½·20 + ½·Y₁)
-    found = targets(jnp.array([1.0, 2.0, 3.0]), jnp.array([10.0, 20.0, 30.0]), jnp.array(8.0), NEVER, 0.5, 0.5)
+    found = td_lambda(jnp.array([1.0, 2.0, 3.0]), jnp.array([10.0, 20.0, 30.0]), jnp.array(8.0), NEVER, 0.5, 0.5)
     second = 2 + 0.5 * (15 + 3.5)
     assert_allclose(found, [1 + 0.5 * (10 + second / 2), second, 7.0])
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from potluck.agents import Act, Fixed, Greedy, Options, Random, Window, agent
+from potluck.agents import Act, Brief, Fixed, Greedy, Options, Random, Window, find_agent
 from potluck.agents.simple import Best
 from potluck.errors import PotluckError
 from tests.agents.games import Quadratic
 
 
-def played(actions: list[list[float]], payoffs: list[list[float]]) -> Window:
+def played(actions: list[list[float]], payoffs: list[list[float]]) -> Window[None]:
     """Games × slots."""
     action = jnp.array(actions)[..., None]
     games, slots = len(actions), len(actions[0])
@@ -24,20 +24,20 @@ def played(actions: list[list[float]], payoffs: list[list[float]]) -> Window:
 
 def test_greedy_keeps_the_action_of_the_best_slot_of_all() -> None:
     greedy = Greedy(1)
-    learned = greedy.init(jax.random.key(0))
-    learned, _ = greedy.update(learned, played([[0.1, 0.2], [0.3, 0.4]], [[1.0, 5.0], [2.0, 3.0]]))
-    assert_allclose([learned.action[0], learned.payoff], [0.2, 5.0])
-    learned, _ = greedy.update(learned, played([[0.9, 0.8]], [[4.9, 4.0]]))
-    assert_allclose([learned.action[0], learned.payoff], [0.2, 5.0])
-    learned, _ = greedy.update(learned, played([[0.9, 0.8]], [[4.9, 6.0]]))
-    assert_allclose([learned.action[0], learned.payoff], [0.8, 6.0])
-    assert_allclose(greedy.play(learned, None, jnp.zeros(1))[1], [0.8])
+    state = greedy.init(jax.random.key(0))
+    state, _, _ = greedy.update(state, played([[0.1, 0.2], [0.3, 0.4]], [[1.0, 5.0], [2.0, 3.0]]))
+    assert_allclose([state.action[0], state.payoff], [0.2, 5.0])
+    state, _, _ = greedy.update(state, played([[0.9, 0.8]], [[4.9, 4.0]]))
+    assert_allclose([state.action[0], state.payoff], [0.2, 5.0])
+    state, _, _ = greedy.update(state, played([[0.9, 0.8]], [[4.9, 6.0]]))
+    assert_allclose([state.action[0], state.payoff], [0.8, 6.0])
+    assert_allclose(greedy.play(state, None, jnp.zeros(1))[1], [0.8])
 
 
 def test_greedy_explores_one_slot_in_ten() -> None:
-    learned = Best(jnp.array([0.5]), jnp.array(1.0))
+    state = Best(jnp.array([0.5]), jnp.array(1.0))
     keys = jax.random.split(jax.random.key(0), 10_000)
-    actions = jax.vmap(lambda key: Greedy(1).act(learned, None, jnp.zeros(1), key)[1].action)(keys)
+    actions = jax.vmap(lambda key: Greedy(1).act(state, None, jnp.zeros(1), key)[1].action)(keys)
     assert_allclose(np.mean(actions != 0.5), 0.1, atol=0.01)
 
 
@@ -60,4 +60,5 @@ def test_fixed_and_random() -> None:
 )
 def test_an_unknown_agent_is_refused_by_name(name: str, message: str) -> None:
     with pytest.raises(PotluckError, match=message):
-        agent(name, Quadratic.create(), discount=0.9, updates=1, axis=None, options=Options())
+        spec, argument = find_agent(name, Options())
+        spec.build(Brief(Quadratic.create(), discount=0.9, updates=1, argument=argument))

@@ -6,12 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from potluck.agents import Options
+from potluck.agents import AgentState, Options
+from potluck.devices import mesh_over
 from potluck.economy import nash, payoffs, regrets
 from potluck.game import stage_game
-from potluck.scenario import Mechanism, Scenario, Silos
-from potluck.training.loop import Course, begin, mesh_for, train
-from potluck.training.plan import Plan, seat, seeds_of
+from potluck.scenario import Scenario, Silos, mechanism_of
+from potluck.training.lanes import each_lane
+from potluck.training.loop import Setup, TrainConfig, begin, train
+from potluck.training.config import RunConfig, seeds_of, setup
 
 SEEDS = 5
 
@@ -21,7 +23,7 @@ def scenario(energy_price: float, intensity: float, profit: float | tuple[float,
         horizon=1,
         energy_price=energy_price,
         silos=Silos(count=4, profit=profit, energy=4.0, communication=0.5, samples=2000.0),
-        mechanism=Mechanism(intensity=intensity),
+        mechanism=mechanism_of("redistribution", intensity=intensity),
     )
 
 
@@ -43,20 +45,19 @@ def test_learners_find_the_equilibrium_of_a_stage_game(name: str, estimator: str
     game = stage_game(described)
     equilibrium = np.asarray(nash(game))
     np.testing.assert_allclose(equilibrium, np.array(expected), atol=2e-3)
-    plan = Plan(described, "mpgd", Options(estimator=estimator), slots=19_200, seeds=SEEDS)  # type: ignore[arg-type]
-    seated, seeds = seat(plan), seeds_of(plan)
-    runs = begin(seated.environment, seated.learner, seeds, plan.games)
-    windows = plan.slots // (plan.games * plan.depth)
-    course = Course(seated.environment, seated.learner, seeds, mesh_for(plan.games), plan.games, plan.depth, windows)
-    runs, _, _ = train(course, runs, jnp.asarray(0))
+    config = RunConfig(described, "mpgd", Options(estimator=estimator), slots=19_200, seeds=SEEDS)
+    lanes, seeds = setup(config), seeds_of(config)
+    windows = config.slots // (config.games * config.depth)
+    training = TrainConfig(lanes, seeds, mesh_over(config.games), config.games, config.depth, windows)
+    runs, _ = train(training, begin(lanes, seeds, config.games), jnp.asarray(0))
 
-    def decide(environment: eqx.Module, learned: eqx.Module) -> jax.Array:
-        seen = environment.observe(environment.reset(jax.random.key(0)))  # type: ignore[attr-defined]
-        rest = jax.vmap(seated.learner.rest)(learned)
-        actions: jax.Array = jax.vmap(seated.learner.play)(learned, rest, seen)[1]
+    def decide(one: Setup, agents: AgentState) -> jax.Array:
+        seen = one.environment.observe(one.environment.reset(jax.random.key(0)))
+        memory = jax.vmap(one.learner.initial_memory)(agents)
+        actions: jax.Array = jax.vmap(one.learner.play)(agents, memory, seen)[1]
         return actions[:, 0]
 
-    played = np.asarray(eqx.filter_jit(eqx.filter_vmap(decide))(seated.environment, runs.learned))
+    played = np.asarray(eqx.filter_jit(each_lane)(decide, lanes, runs.agents))
     assert np.abs(played - equilibrium).max() <= 0.03
     for play in played:
         assert regrets(game, jnp.asarray(play)).sum() <= 0.03 * stake(game, play)

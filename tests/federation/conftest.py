@@ -1,8 +1,12 @@
-"""Small federations, and what tests have compiled kept for the next."""
+"""Small federations."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from potluck.federation import Dataset, FedAvg, build
+from potluck.federation import Dataset, FedAvg, build, federation_config
+from potluck.federation.dynamics import Dynamics
 
 
 def pictures(samples: int, side: int, channels: int, classes: int = 10, seed: int = 0) -> Dataset:
@@ -15,6 +19,21 @@ def pictures(samples: int, side: int, channels: int, classes: int = 10, seed: in
     return Dataset("folder", images[:cut], labels[:cut], images[cut:], labels[cut:], classes)
 
 
+def federation(
+    data: Dataset | None = None,
+    *,
+    silos: int = 4,
+    samples: int | Sequence[int] | None = None,
+    dynamics: str | Dynamics = "static",
+    seed: int = 0,
+    **config: Any,
+) -> FedAvg:
+    """The federation of a config's fields, on the digits unless there is data."""
+    if isinstance(dynamics, str):
+        return build(federation_config(dynamics=dynamics, **config), silos=silos, samples=samples, data=data, seed=seed)
+    return build(federation_config(**config), silos=silos, samples=samples, data=data, dynamics=dynamics, seed=seed)
+
+
 def fashion(seed: int = 0) -> FedAvg:
     """A federation of the perceptron 784-64-10, batch 50, on pictures of Fashion-MNIST's size."""
-    return build(pictures(samples=600, side=28, channels=1), samples=100, hidden=64, batch=50, seed=seed)
+    return federation(pictures(samples=600, side=28, channels=1), samples=100, hidden=64, batch_size=50, seed=seed)

@@ -76,11 +76,11 @@ def fedavg_round(
     rate: float,
     batch: int,
     proximal: float = 0.0,
-    smooth: bool = False,
+    proportional: bool = False,
 ) -> Weights:
     """One round: silo n visits its samples in the order `visits[n][epoch]`, in batches, then Σ x_n w_n / Σ x_n.
 
-    A batch that is not full takes a whole step or, if `smooth`, its share of one.
+    A batch that is not full takes a whole step or, if `proportional`, its share of one.
     """
     total = sum(len(epochs[0]) for epochs in visits)
     if total == 0:
@@ -91,7 +91,7 @@ def fedavg_round(
         for order in epochs:
             for at in range(0, len(order), batch):
                 rows = order[at : at + batch]
-                share = len(rows) / batch if smooth else 1.0
+                share = len(rows) / batch if proportional else 1.0
                 step = [share * g for g in gradient(local, images[rows], labels[rows])]
                 local = [w - rate * (g + proximal * (w - w0)) for w, g, w0 in zip(local, step, weights, strict=True)]
         mean = [m + len(epochs[0]) / total * w for m, w in zip(mean, local, strict=True)]

@@ -6,11 +6,13 @@ import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given
 from jaxtyping import Array
 from numpy.testing import assert_allclose
 
-from potluck.federation.curve import Curve, Progress, Stepwise, Sustained, curve, fit
+from potluck.errors import PotluckError
+from potluck.federation.curve import Curve, CurveSource, MeanCurve, Progress, curve, fit
 from potluck.scenario import CurvePrecision
 
 KEY = jax.random.key(0)
@@ -27,29 +29,39 @@ def test_level_by_hand() -> None:
 
 
 def test_slots_add_up() -> None:
-    source = Stepwise(law(), jnp.array([100.0, 200.0]))
+    source = CurveSource(law(), jnp.array([100.0, 200.0]))
     state, _ = source.train(source.init(KEY), jnp.array([1.0, 0.5]), KEY)
-    state, precision = source.train(state, jnp.array([0.0, 0.5]), KEY)
+    state, measured = source.train(state, jnp.array([0.0, 0.5]), KEY)
     assert float(state.trained) == 300.0
-    assert_allclose(precision, 0.5, rtol=1e-6)
+    assert_allclose(measured.precision, 0.5, rtol=1e-6)
+    assert measured.marginal is None
+
+
+def test_marginal_precision_by_hand() -> None:
+    source = CurveSource(law(), jnp.array([100.0, 200.0]))
+    state, _ = source.train(source.init(KEY), jnp.array([1.0, 0.5]), KEY)
+    _, measured = source.train(state, jnp.array([0.0, 0.5]), KEY, marginal=True)
+    # 300 samples with silo 1's last 100 and 200 without: 0.5 − (0.9 − 0.8·3^(−½))
+    assert_allclose(measured.marginal, [0.0, 0.5 - (0.9 - 0.8 / 3**0.5)], rtol=1e-5)
 
 
 def test_a_slot_without_contributions_changes_nothing() -> None:
-    source = Stepwise(law(), jnp.array([100.0, 200.0]))
-    state, precision = source.train(source.init(KEY), jnp.zeros(2), KEY)
+    source = CurveSource(law(), jnp.array([100.0, 200.0]))
+    state, measured = source.train(source.init(KEY), jnp.zeros(2), KEY)
     assert float(state.trained) == 0.0
-    assert_allclose([precision, source.measure(state)], 0.1, rtol=1e-6)
+    assert_allclose([measured.precision, source.measure(state)], 0.1, rtol=1e-6)
 
 
 def test_sustained_precision_is_the_mean_over_the_slots_of_a_game() -> None:
     samples, played = jnp.array([100.0, 200.0]), jnp.array([0.3, 0.9])
-    source = Stepwise(law(), samples)
+    source = CurveSource(law(), samples)
 
     def slot(state: Progress, key: Array) -> tuple[Progress, Array]:
-        return source.train(state, played, key)
+        state, measured = source.train(state, played, key)
+        return state, measured.precision
 
     _, precisions = jax.lax.scan(slot, source.init(KEY), jax.random.split(KEY, 30))
-    assert_allclose(Sustained(law(), samples, 30)(played), precisions.mean(), rtol=1e-5)
+    assert_allclose(MeanCurve(law(), samples, 30)(played), precisions.mean(), rtol=1e-5)
 
 
 @eqx.filter_jit
@@ -66,7 +78,7 @@ def test_more_data_never_hurts_and_helps_less_and_less(exponent: float, scale: f
 
 def test_fit_recovers_a_known_law() -> None:
     known, contributed = law(), np.array([50.0, 200.0, 1000.0, 4000.0])
-    means = [float(Sustained(known, jnp.array([x]), 30)(jnp.ones(1))) for x in contributed]
+    means = [float(MeanCurve(known, jnp.array([x]), 30)(jnp.ones(1))) for x in contributed]
     found = fit(contributed, np.array(means), slots=30, initial=0.1)
     assert_allclose([found.ceiling, found.scale, found.exponent], [0.9, 100.0, 0.5], rtol=1e-2)
 
@@ -81,5 +93,16 @@ def test_the_default_law_is_the_fit_to_measured_fashion_mnist() -> None:
     assert_allclose(
         [default.ceiling, default.scale, default.exponent], [found.ceiling, found.scale, found.exponent], rtol=1e-3
     )
-    sustained = [float(Sustained(curve(default), jnp.full(4, 2000.0), 30)(jnp.full(4, share))) for share in shares]
+    sustained = [float(MeanCurve(curve(default), jnp.full(4, 2000.0), 30)(jnp.full(4, share))) for share in shares]
     assert_allclose(sustained, means, atol=5e-4)
+
+
+@pytest.mark.parametrize("initial", [0.9, 0.95, 1 - 1e-9])
+def test_a_curve_that_begins_high_is_fitted(initial: float) -> None:
+    found = fit(np.array([50.0, 200.0, 1000.0]), np.full(3, initial), slots=30, initial=initial)
+    assert initial < found.ceiling <= 1
+
+
+def test_a_curve_that_begins_at_the_top_is_refused() -> None:
+    with pytest.raises(PotluckError, match="precision is 1 before any training"):
+        fit(np.array([50.0, 200.0]), np.ones(2), slots=30, initial=1.0)

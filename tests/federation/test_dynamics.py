@@ -10,10 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.errors import PotluckError
-from potluck.federation import build
-from potluck.federation.dynamics import Redraw, Static, Stream, dynamics
+from potluck.federation.dynamics import Redraw, Static, Stream
 from potluck.federation.fedavg import shuffled
-from tests.federation.conftest import pictures
+from tests.federation.conftest import federation, pictures
 
 POOL = jnp.array([3000, 2000, 2500, 10])
 
@@ -44,9 +43,9 @@ def test_a_stream_drops_its_oldest_samples_for_new_ones() -> None:
     assert_array_equal(after.size, [100, 100, 100, 10])
 
 
-@pytest.mark.parametrize("changing", ["static", "redraw", "stream"])
-def test_only_distinct_samples_of_the_current_set_are_drawn(changing: str) -> None:
-    fed = build("digits", silos=3, samples=100, changing=changing, epochs=2)
+@pytest.mark.parametrize("dynamics", ["static", "redraw", "stream"])
+def test_only_distinct_samples_of_the_current_set_are_drawn(dynamics: str) -> None:
+    fed = federation(silos=3, samples=100, dynamics=dynamics, epochs=2)
     state = fed.init(jax.random.key(4))
     for n in range(3):
         silo, window = (jax.tree.map(lambda a, n=n: a[n], tree) for tree in (fed.silos, state.window))
@@ -59,9 +58,9 @@ def test_only_distinct_samples_of_the_current_set_are_drawn(changing: str) -> No
         assert list(drawn[1]) != list(drawn[0])
 
 
-@pytest.mark.parametrize("changing", ["redraw", "stream"])
-def test_by_default_there_is_something_to_change_to(changing: str) -> None:
-    fed = build("digits", changing=changing)
+@pytest.mark.parametrize("dynamics", ["redraw", "stream"])
+def test_by_default_there_is_something_to_change_to(dynamics: str) -> None:
+    fed = federation(dynamics=dynamics)
     assert_array_equal(fed.silos.pool, [350] * 4)
     keys = jax.random.split(jax.random.key(0), 400)
     sizes = np.asarray(jax.vmap(lambda key: fed.init(key).window.size)(keys))
@@ -72,15 +71,15 @@ def test_by_default_there_is_something_to_change_to(changing: str) -> None:
     assert (np.asarray(after.start) != np.asarray(window.start)).all()
 
 
-@pytest.mark.parametrize(("changing", "times"), [("redraw", 2), ("stream", 4)])
-def test_silos_keep_their_own_sizes_while_local_sets_change(changing: str, times: int) -> None:
+@pytest.mark.parametrize(("dynamics", "times"), [("redraw", 2), ("stream", 4)])
+def test_silos_keep_their_own_sizes_while_local_sets_change(dynamics: str, times: int) -> None:
     sizes = np.array([100, 20, 50, 80])
-    fed = build("digits", samples=sizes.tolist(), partition_by="quantity", changing=changing)
+    fed = federation(samples=sizes.tolist(), partition="quantity", dynamics=dynamics)
     assert_array_equal(fed.silos.pool, times * sizes)
     keys = jax.random.split(jax.random.key(0), 2000)
     drawn = np.asarray(jax.vmap(lambda key: fed.init(key).window.size)(keys))
     assert_allclose(drawn.mean(axis=0), sizes, atol=0.5)
-    if changing == "redraw":
+    if dynamics == "redraw":
         assert_allclose(drawn.std(axis=0), sizes / 40, rtol=0.15)
     else:
         window = fed.init(jax.random.key(0)).window
@@ -90,16 +89,16 @@ def test_silos_keep_their_own_sizes_while_local_sets_change(changing: str, times
 
 def test_a_users_silos_change_in_their_own_proportions() -> None:
     data = dataclasses.replace(pictures(samples=120, side=4, channels=1), silo=np.repeat([0, 1], [16, 80]))
-    fed = build(data, silos=2, partition_by="natural", changing="stream")
+    fed = federation(data, silos=2, partition="natural", dynamics="stream")
     assert_array_equal(fed.silos.pool, [16, 80])
     assert_array_equal(fed.init(jax.random.key(0)).window.size, [8, 40])
-    shared = build(data, silos=4, changing="redraw")
+    shared = federation(data, silos=4, dynamics="redraw")
     assert_array_equal(shared.silos.pool, [24] * 4)
     assert shared.dynamics.bound(24) < 24
 
 
 def test_what_nobody_holds_is_shared_out_in_proportion() -> None:
-    fed = build("digits", samples=[700, 100, 100, 200], partition_by="quantity", changing="redraw")
+    fed = federation(samples=[700, 100, 100, 200], partition="quantity", dynamics="redraw")
     # 300 of 1,400 samples are left: 700 + 300·7/11, and so on, in whole samples
     assert_array_equal(fed.silos.pool, [890, 127, 127, 254])
     assert fed.init(jax.random.key(0)).window.size[0] > 600
@@ -109,21 +108,21 @@ def test_what_nobody_holds_is_shared_out_in_proportion() -> None:
     ("options", "message"),
     [
         (
-            {"changing": "stream", "samples": 350},
+            {"dynamics": "stream", "samples": 350},
             "stream needs 367 samples to choose from in silo 0, which would own 350",
         ),
         (
-            {"changing": "redraw", "samples": [1000, 100, 100, 200]},
+            {"dynamics": "redraw", "samples": [1000, 100, 100, 200]},
             "redraw needs 1125 samples .* would own 1000; lower",
         ),
-        ({"changing": Redraw()}, "redraw needs 2250 samples"),
-        ({"changing": Stream((10, 20), 1)}, "2 sizes for 4 silos"),
-        ({"changing": "redraw", "samples": -1}, "samples must be 1 or more, got -1"),
+        ({"dynamics": Redraw()}, "redraw needs 2250 samples"),
+        ({"dynamics": Stream((10, 20), 1)}, "2 sizes for 4 silos"),
+        ({"dynamics": "redraw", "samples": -1}, "samples must be 1 or more, got -1"),
     ],
 )
 def test_dynamics_that_could_change_nothing_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PotluckError, match=message):
-        build("digits", **options)
+        federation(**options)
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 350, 2000, 5000])
@@ -144,12 +143,12 @@ def test_every_sample_is_as_likely_to_be_drawn_first() -> None:
 
 
 def test_impossible_dynamics_say_why() -> None:
-    with pytest.raises(PotluckError, match="'drift' is not one of static, redraw, stream"):
-        dynamics("drift")
-    with pytest.raises(PotluckError, match="redraw needs mean ≥ 1"):
-        dynamics("redraw", mean=float("nan"))
-    with pytest.raises(PotluckError, match="stream needs window ≥ 1"):
-        dynamics("stream", window=0)
+    with pytest.raises(PotluckError, match="dynamics must be 'static', 'redraw' or 'stream', got 'drift'"):
+        federation(dynamics="drift")
+    with pytest.raises(PotluckError, match="dynamics: redraw needs mean ≥ 1"):
+        Redraw(mean=float("nan"))
+    with pytest.raises(PotluckError, match="dynamics: stream needs window ≥ 1"):
+        Stream(0, 100)
     with pytest.raises(PotluckError, match="redraw needs mean ≥ 1"):
         Redraw(mean=(100.0, float("nan")))
     with pytest.raises(PotluckError, match="stream needs window ≥ 1"):
@@ -161,11 +160,11 @@ def test_impossible_dynamics_say_why() -> None:
 def test_sizes_of_ones_own_may_come_in_any_form(sizes: Any) -> None:
     for rule in (Stream(sizes, 2), Redraw(sizes, 1.0)):
         assert hash(rule) == hash(dataclasses.replace(rule))
-        assert build("digits", samples=50, changing=rule).dynamics == rule
+        assert federation(samples=50, dynamics=rule).dynamics == rule
 
 
 def test_sizes_that_vary_widely_have_pools_that_hold_the_largest() -> None:
     """N(60, 20) reaches 160, more than twice its mean; the digits have 350 for each of four silos."""
-    fed = build("digits", samples=60, changing=Redraw(60.0, 20.0))
+    fed = federation(samples=60, dynamics=Redraw(60.0, 20.0))
     assert_array_equal(fed.silos.pool, [160] * 4)
-    assert_array_equal(build("digits", samples=60, changing=Redraw(60.0, 1.5)).silos.pool, [120] * 4)
+    assert_array_equal(federation(samples=60, dynamics=Redraw(60.0, 1.5)).silos.pool, [120] * 4)

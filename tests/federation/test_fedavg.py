@@ -12,18 +12,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import Mesh
 from jaxtyping import Array, PyTree
 from numpy.testing import assert_allclose, assert_array_equal
 
-from potluck.federation import FedAvg, build, run, run_games, runs, samples_of, spread
+from potluck.federation import OPTIMISERS, FedAvg, run, run_games, runs, samples_of, shard
 from potluck.federation.dynamics import Static, Window
-from potluck.federation.fedavg import NOBODY, Global
+from potluck.federation.fedavg import NOBODY
 from potluck.federation.models import CNN, kernel, patches
-from potluck.federation.optimisers import SGD
 from tests.federation import reference
-from tests.federation.conftest import fashion, pictures
+from tests.federation.conftest import fashion, federation, pictures
 
 UNEQUAL = jnp.array([1.0, 0.37, 0.0, 0.1])
 
@@ -60,7 +60,7 @@ def check_against_reference(
 ) -> None:
     """Five rounds by both, contributions unequal and changing."""
     labels = np.asarray(fed.silos.labels)
-    silos = [((images[n].astype(float) - fed.centre) / fed.spread, labels[n]) for n in range(len(labels))]
+    silos = [((images[n].astype(float) - fed.centre) / fed.deviation, labels[n]) for n in range(len(labels))]
     model = fed.init_model(jax.random.key(1))
     start = expected = [w.astype(float) for w in unpack(model.weights)]
     window = Static().init(fed.silos.pool, jax.random.key(0))
@@ -69,19 +69,24 @@ def check_against_reference(
         key = jax.random.key(100 + slot)
         contributions = jnp.roll(UNEQUAL, slot)
         order = visits(fed, contributions, key, window)
-        rate = fed.optimiser.rate  # type: ignore[attr-defined]
-        expected = reference.fedavg_round(expected, silos, order, gradient, rate, fed.batch, fed.proximal, fed.smooth)
+        pull = 0.0 if fed.proximal is None else float(fed.proximal)
+        proportional = fed.partial_batches == "proportional"
+        expected = reference.fedavg_round(
+            expected, silos, order, gradient, float(fed.learning_rate), fed.batch_size, pull, proportional
+        )
         model, _ = slot_of(model, contributions, key)
     for ours, theirs, before in zip(unpack(model.weights), expected, start, strict=True):
         assert_allclose(ours, theirs, atol=tolerance, rtol=0)
         assert np.abs(theirs - before).max() > 100 * tolerance  # there was something to get wrong
 
 
-@pytest.mark.parametrize(("epochs", "proximal", "smooth"), [(1, 0.0, False), (2, 0.5, False), (1, 0.5, True)])
+@pytest.mark.parametrize(
+    ("epochs", "proximal", "partial_batches"), [(1, 0.0, "full"), (2, 0.5, "full"), (1, 0.5, "proportional")]
+)
 def test_mlp_agrees_with_float64_numpy_after_five_rounds_of_unequal_contributions(
-    epochs: int, proximal: float, smooth: bool
+    epochs: int, proximal: float, partial_batches: str
 ) -> None:
-    fed = build("digits", epochs=epochs, proximal=proximal, smooth=smooth, seed=3)
+    fed = federation(epochs=epochs, proximal=proximal, partial_batches=partial_batches, seed=3)
     check_against_reference(fed, np.asarray(fed.silos.features), reference.mlp_gradient, inputs_first, 1e-5)
 
 
@@ -94,7 +99,7 @@ def test_library_products_agree_with_float64_numpy_too() -> None:
 @pytest.mark.parametrize("given", [True, False])
 def test_a_round_trains_on_the_current_set_alone(given: bool) -> None:
     """Against the reference again, with local sets that start inside their pools, drawn outside or by the round."""
-    fed = build("digits", samples=100, changing="redraw", seed=3)
+    fed = federation(samples=100, dynamics="redraw", partial_batches="full", seed=3)
     key, model = jax.random.key(7), fed.init_model(jax.random.key(1))
     window = fed.dynamics.init(fed.silos.pool, jax.random.fold_in(key, NOBODY))
     assert (np.asarray(window.start) > 0).all()
@@ -103,16 +108,16 @@ def test_a_round_trains_on_the_current_set_alone(given: bool) -> None:
     for rows, start, size in zip(order, window.start, window.size, strict=True):
         assert sorted(rows[0]) == sorted((int(start) + i) % 200 for i in range(int(size)))
     images, labels = np.asarray(fed.silos.features).astype(float), np.asarray(fed.silos.labels)
-    silos = [((images[n] - fed.centre) / fed.spread, labels[n]) for n in range(4)]
+    silos = [((images[n] - fed.centre) / fed.deviation, labels[n]) for n in range(4)]
     start = [w.astype(float) for w in inputs_first(model.weights)]
-    expected = reference.fedavg_round(start, silos, order, reference.mlp_gradient, 0.05, fed.batch)
+    expected = reference.fedavg_round(start, silos, order, reference.mlp_gradient, 0.05, fed.batch_size)
     after, _ = eqx.filter_jit(fed.round)(model, jnp.ones(4), key, window if given else None)
     for ours, theirs in zip(inputs_first(after.weights), expected, strict=True):
         assert_allclose(ours, theirs, atol=1e-5, rtol=0)
 
 
 def test_a_local_update_without_a_window_takes_no_sample_twice() -> None:
-    fed = build("digits", samples=100, changing="redraw")
+    fed = federation(samples=100, dynamics="redraw")
     silo = jax.tree.map(lambda a: a[0], fed.silos)
     weights, key = fed.init_model(jax.random.key(0)).weights, jax.random.key(1)
     most = fed.dynamics.bound(200)
@@ -123,7 +128,7 @@ def test_a_local_update_without_a_window_takes_no_sample_twice() -> None:
 
 def test_cnn_agrees_with_a_direct_convolution_after_five_rounds() -> None:
     data = pictures(samples=240, side=16, channels=3)
-    fed = build(data, model="cnn", channels=(4, 6), samples=40, batch=15)
+    fed = federation(data, model="cnn", channels=(4, 6), samples=40, batch_size=15)
     # The silos hold patches; the reference convolves the images they were cut from.
     images = recover(np.asarray(fed.silos.features), data.images)
 
@@ -141,14 +146,14 @@ def recover(stored: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 
 def fingerprint(seed: int, large: bool) -> str:
-    """SHA-256 of the weights, local sets and precision after four slots of a spread game."""
-    fed = fashion(seed) if large else build("digits", changing="redraw", seed=seed)
-    source = spread(fed)
+    """SHA-256 of the weights, local sets and precision after four slots of a sharded game."""
+    fed = fashion(seed) if large else federation(dynamics="redraw", seed=seed)
+    source = shard(fed)
     start, *keys = jax.random.split(jax.random.key(seed), 5)
     state, reached, train = source.init(start), [], runs.compiled(lambda source, *slot: source.train(*slot), fed)
     for key in keys:
-        state, precision = train(source, state, UNEQUAL, key)
-        reached.append(precision)
+        state, measured = train(source, state, UNEQUAL, key)
+        reached.append(measured.precision)
     return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves((state, reached)))).hexdigest()
 
 
@@ -163,13 +168,15 @@ def test_same_seed_same_bits_in_another_process(large: bool) -> None:
 
 
 @pytest.mark.parametrize("task", ["digits", "folder"])
-@pytest.mark.parametrize("changing", ["static", "redraw"])
-def test_no_silo_owns_a_held_out_sample(task: str, changing: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dynamics", ["static", "redraw"])
+def test_no_silo_owns_a_held_out_sample(task: str, dynamics: str, tmp_path: Path) -> None:
     if task == "folder":
         # every row is its own number in base 256, so that no two are alike
         rows = np.stack(np.divmod(np.arange(600), 256), axis=1).astype(np.uint8)
         np.savez(tmp_path / "mine.npz", X=rows, y=np.arange(600) % 3)
-    fed = build(f"folder:{tmp_path / 'mine.npz'}" if task == "folder" else task, model="logistic", changing=changing)
+    fed = federation(
+        task=f"folder:{tmp_path / 'mine.npz'}" if task == "folder" else task, model="logistic", dynamics=dynamics
+    )
     owned = {
         sample.tobytes()
         for pool, size in zip(np.asarray(fed.silos.features), fed.silos.pool, strict=True)
@@ -183,7 +190,7 @@ def test_no_silo_owns_a_held_out_sample(task: str, changing: str, tmp_path: Path
 
 def test_nobody_contributes_and_the_model_stays_as_it_is() -> None:
     for options in ({}, {"server_momentum": 0.9}, {"optimise": "adam", "proximal": 0.1}):
-        fed = build("digits", **options)
+        fed = federation(**options)
         model = fed.init_model(jax.random.key(0))
         model, _ = eqx.filter_jit(fed.round)(model, jnp.ones(4), jax.random.key(1))
         after, _ = eqx.filter_jit(fed.round)(model, jnp.zeros(4), jax.random.key(2))
@@ -191,7 +198,7 @@ def test_nobody_contributes_and_the_model_stays_as_it_is() -> None:
 
 
 def test_one_sample_is_enough_to_take_part() -> None:
-    fed = build("digits")
+    fed = federation()
     model = fed.init_model(jax.random.key(0))
     after, _ = eqx.filter_jit(fed.round)(model, jnp.array([1 / 350, 0.0, 0.0, 0.0]), jax.random.key(1))
     assert not np.array_equal(leaves(model)[0], leaves(after)[0])
@@ -199,7 +206,7 @@ def test_one_sample_is_enough_to_take_part() -> None:
 
 
 def test_who_contributes_nothing_has_no_say() -> None:
-    fed = build("digits")
+    fed = federation()
     model = fed.init_model(jax.random.key(0))
     alone = jnp.array([0.0, 1.0, 0.0, 0.0])
     after, _ = eqx.filter_jit(fed.round)(model, alone, jax.random.key(1))
@@ -214,7 +221,7 @@ def test_who_contributes_nothing_has_no_say() -> None:
 @pytest.mark.parametrize("optimise", ["sgd", "momentum", "adam"])
 def test_a_silo_that_runs_out_of_batches_waits_unchanged(optimise: str) -> None:
     """Beside a silo with 14 steps, one with a single step ends where it would have ended alone."""
-    fed = build("digits", optimise=optimise, learning_rate=0.01, proximal=0.2)
+    fed = federation(optimiser=optimise, learning_rate=0.01, proximal=0.2)
     weights = fed.init_model(jax.random.key(0)).weights
     keys = jax.random.split(jax.random.key(1), 4)
     samples = jnp.array([350, 7, 0, 40])
@@ -229,7 +236,7 @@ def test_a_silo_that_runs_out_of_batches_waits_unchanged(optimise: str) -> None:
 
 
 def test_games_side_by_side_are_the_games_one_by_one() -> None:
-    fed = build("digits", changing="stream")
+    fed = federation(dynamics="stream")
     keys = jax.random.split(jax.random.key(0), 3)
     plans = np.array([[1, 1, 1, 1], [0.5, 0.1, 0, 0], [0, 0, 0, 0]], np.float32)
     together = run_games(fed, plans, keys, 5)
@@ -251,7 +258,7 @@ def test_a_prime_number_of_games_uses_every_device(cache: int, together: int, mo
         return inner(fed, plans, keys, mesh, group)
 
     monkeypatch.setattr(runs, "_run_games", watched)
-    fed = build("digits")
+    fed = federation()
     keys = jax.random.split(jax.random.key(0), 7)
     plans = np.linspace(0.1, 1, 28, dtype=np.float32).reshape(7, 4)
     games = run_games(fed, plans, keys, 3)
@@ -262,37 +269,71 @@ def test_a_prime_number_of_games_uses_every_device(cache: int, together: int, mo
         assert_allclose(games.precision[game], alone.precision, atol=2.1 / 397)
 
 
-def test_spreading_silos_over_devices_changes_nothing() -> None:
+def test_sharding_silos_over_devices_changes_nothing() -> None:
     assert len(jax.devices()) == 2  # set in conftest
-    fed = build("digits", changing="redraw")
-    whole, parts = fed, spread(fed)
-    state = whole.init(jax.random.key(0))
+    fed = federation(dynamics="redraw")
+    parts = shard(fed)
+    state = fed.init(jax.random.key(0))
     for slot in range(3):
         key = jax.random.key(slot)
-        ours, precision = eqx.filter_jit(whole.train)(state, UNEQUAL, key)
-        theirs, same = eqx.filter_jit(parts.train)(state, UNEQUAL, key)
-        assert_allclose(precision, same, atol=1.1 / 397)
+        ours, measured = eqx.filter_jit(fed.train)(state, UNEQUAL, key, marginal=True)
+        theirs, same = eqx.filter_jit(parts.train)(state, UNEQUAL, key, marginal=True)
+        assert_allclose(measured.precision, same.precision, atol=1.1 / 397)
+        assert_allclose(measured.marginal, same.marginal, atol=2.1 / 397)
         for a, b in zip(leaves(ours), leaves(theirs), strict=True):
             assert_allclose(a, b, atol=1e-6)
         state = ours
 
 
-def test_server_momentum_by_hand() -> None:
-    plain, heavy = build("digits"), build("digits", server_momentum=0.5)
-    key = jax.random.key(3)
-    start = heavy.init_model(key)
-    first, _ = eqx.filter_jit(heavy.round)(start, jnp.ones(4), jax.random.key(1))
-    second, _ = eqx.filter_jit(heavy.round)(first, jnp.ones(4), jax.random.key(2))
-    mean, _ = eqx.filter_jit(plain.round)(Global(first.weights, None), jnp.ones(4), jax.random.key(2))
-    for w0, w1, w2, m in zip(*map(leaves, (start.weights, first.weights, second.weights, mean.weights)), strict=True):
-        assert_allclose(w2, w1 + 0.5 * (w1 - w0) + (m - w1), atol=1e-6)
+def test_marginal_precision_is_what_the_slot_would_have_reached_without_a_silo() -> None:
+    """Against separate runs: silos train alone, so without n the others end where they did."""
+    fed = federation()
+    state, key = fed.init(jax.random.key(0)), jax.random.key(1)
+    train = eqx.filter_jit(fed.train)
+    after, measured = train(state, UNEQUAL, key, marginal=True)
+    plain, same = train(state, UNEQUAL, key)
+    same_bits(after, plain)
+    assert same.marginal is None
+    assert measured.precision == same.precision
+    for n in range(4):
+        _, without = train(state, UNEQUAL.at[n].set(0.0), key)
+        assert_allclose(measured.marginal[n], measured.precision - without.precision, atol=1.1 / 397)
+    assert measured.marginal[2] == 0  # it contributed nothing
+    assert np.abs(np.asarray(measured.marginal)).max() > 0.02
+
+
+def test_who_contributes_alone_is_worth_what_the_slot_gained() -> None:
+    fed = federation(aggregation="fedadam")
+    state = fed.init(jax.random.key(0))
+    _, measured = eqx.filter_jit(fed.train)(state, jnp.array([0.0, 1.0, 0.0, 0.0]), jax.random.key(1), marginal=True)
+    gained = measured.precision - fed.measure(state)
+    assert_allclose(measured.marginal, [0, gained, 0, 0], atol=1e-6)
+
+
+def test_numbers_change_without_recompiling() -> None:
+    traced = []
+
+    @eqx.filter_jit
+    def slot(fed: FedAvg) -> Array:
+        traced.append(1)
+        model, _ = fed.round(fed.init_model(jax.random.key(0)), UNEQUAL, jax.random.key(1))
+        return jax.tree.leaves(model)[0]
+
+    options = [
+        {"learning_rate": rate, "proximal": pull, "server_learning_rate": server, "server_momentum": beta}
+        for rate, pull, server, beta in ((0.05, 0.1, 0.5, 0.9), (0.1, 0.1, 0.5, 0.9), (0.1, 0.2, 1.0, 0.5))
+    ]
+    first, second, third = (np.asarray(slot(federation(aggregation="fedavgm", **each))) for each in options)
+    assert len(traced) == 1
+    assert (first != second).any()
+    assert (second != third).any()
 
 
 def test_precision_is_the_share_of_held_out_samples_that_are_right() -> None:
-    fed = build("digits", tests=100)
+    fed = federation(held_out=100)
     weights = fed.init_model(jax.random.key(0)).weights
     w1, b1, w2, b2 = (w.astype(float) for w in inputs_first(weights))
-    x = (np.asarray(fed.test.features).astype(float) - fed.centre) / fed.spread
+    x = (np.asarray(fed.test.features).astype(float) - fed.centre) / fed.deviation
     guess = (np.maximum(x @ w1 + b1, 0) @ w2 + b2).argmax(axis=1)
     assert_allclose(fed.precision(weights), np.mean(guess == np.asarray(fed.test.labels)), atol=1e-7)
 
@@ -301,7 +342,7 @@ def test_padding_is_never_right_whatever_type_the_labels_have() -> None:
     """Of 256 classes in one byte the last is 255, which is also what −1 would become."""
     data = pictures(samples=205, side=4, channels=1)  # 41 held out: one is padded on two devices
     last = dataclasses.replace(data, classes=256, test_labels=np.full(41, 255, np.uint8))
-    parts = spread(build(last, model="logistic"))
+    parts = shard(federation(last, model="logistic"))
     none = jax.tree.map(jnp.zeros_like, parts.init(jax.random.key(0)))
     always = eqx.tree_at(lambda s: s.model.weights.layers[0].bias, none, jnp.zeros(256).at[255].set(1.0))
     assert parts.measure(always) == 1
@@ -311,7 +352,7 @@ def test_padding_is_never_right_whatever_type_the_labels_have() -> None:
 @pytest.mark.parametrize("optimise", ["sgd", "momentum", "adam"])
 def test_every_model_and_optimiser_learns_the_digits(model: str, optimise: str) -> None:
     rate = {"sgd": 0.05, "momentum": 0.01, "adam": 0.003}[optimise]
-    fed = build("digits", model=model, optimise=optimise, learning_rate=rate)
+    fed = federation(model=model, optimiser=optimise, learning_rate=rate)
     trace = run(fed, np.ones(4), jax.random.key(0), 20)
     assert trace.initial < 0.3
     assert trace.precision[-1] > 0.9
@@ -319,42 +360,42 @@ def test_every_model_and_optimiser_learns_the_digits(model: str, optimise: str) 
 
 def test_bfloat16_learns_nearly_as_well() -> None:
     exact, short = (
-        run(build("digits", dtype=dtype), np.ones(4), jax.random.key(0), 20).precision[-1]
+        run(federation(dtype=dtype), np.ones(4), jax.random.key(0), 20).precision[-1]
         for dtype in ("float32", "bfloat16")
     )
     assert abs(exact - short) < 0.03
 
 
-def test_double_precision_elsewhere_leaves_the_engine_in_float32() -> None:
+@pytest.mark.parametrize("aggregation", ["fedavg", "fedavgm", "fedadam", "fedyogi"])
+def test_double_precision_elsewhere_leaves_the_engine_in_float32(aggregation: str) -> None:
     """The theory runs in float64; a game that has both must not train in it, nor trip over it."""
     with jax.enable_x64(True):
-        fed = build("digits", changing="redraw", optimise="adam", learning_rate=0.003, proximal=0.1, epochs=2)
+        fed = federation(
+            dynamics="redraw", optimiser="adam", learning_rate=0.003, proximal=0.1, epochs=2, aggregation=aggregation
+        )
         state = fed.init(jax.random.key(0))
-        after, precision = eqx.filter_jit(fed.train)(state, jnp.full(4, 0.5), jax.random.key(1))
-        assert {leaf.dtype.name for leaf in jax.tree.leaves(after.model)} == {"float32"}
-        assert precision.dtype == np.float32
+        after, measured = eqx.filter_jit(fed.train)(state, jnp.full(4, 0.5), jax.random.key(1), marginal=True)
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(after.model.weights)} == {"float32"}
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(after.model.server)} <= {"float32", "int32"}
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(measured)} == {"float32"}
         kinds = [jax.tree.map(lambda leaf: leaf.dtype, tree) for tree in (state, after)]
         assert kinds[0] == kinds[1]
-
-
-class Counting(eqx.Module):
-    """SGD that counts the steps it takes."""
-
-    taken: list[int] = eqx.field(static=True)
-
-    def init(self, weights: PyTree) -> None:
-        del weights
-
-    def step(self, weights: PyTree, gradient: PyTree, memory: None, active: Array) -> tuple[PyTree, None]:
-        jax.debug.callback(lambda _: self.taken.append(1), active)
-        return SGD(0.05).step(weights, gradient, memory, active)
 
 
 @pytest.mark.parametrize(("contribution", "steps"), [(1.0, 14), (0.1, 2), (0.001, 1), (0.0, 0)])
 def test_work_follows_the_largest_contribution(contribution: float, steps: int) -> None:
     """350 samples in batches of 25: as many steps as they need, and each of the four silos takes part in all."""
     taken, key = list[int](), jax.random.key(0)
-    fed = dataclasses.replace(build("digits", silos=4, samples=350, batch=25), optimiser=Counting(taken))
+
+    def counting(rate: Array) -> optax.GradientTransformation:
+        def update(gradient: PyTree, state: PyTree, _: PyTree = None) -> tuple[PyTree, PyTree]:
+            jax.debug.callback(lambda _: taken.append(1), jax.tree.leaves(gradient)[0])
+            return jax.tree.map(lambda g: -rate * g, gradient), state
+
+        return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+
+    OPTIMISERS.register("counting", counting)
+    fed = federation(samples=350, batch_size=25, optimiser="counting")
     fed.round(fed.init_model(key), jnp.array([contribution, 0.0, 0.0, 0.0]), key)
     jax.effects_barrier()
     assert len(taken) == 4 * steps

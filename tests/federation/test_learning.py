@@ -1,11 +1,14 @@
 """What the federation reaches on real data. The figures of the documentation come from here."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
 from potluck.errors import PotluckError
-from potluck.federation import Dataset, build, load, run
+from potluck.federation import Dataset, load, run
+from tests.federation.conftest import federation
 
 SEEDS = 3
 
@@ -17,8 +20,8 @@ def data(task: str) -> Dataset:
         pytest.skip(f"{task} cannot be had here: {reason}")
 
 
-def precision(task: Dataset, contribution: float, slots: int, seed: int, **options: object) -> np.ndarray:
-    fed = build(task, seed=seed, **options)  # type: ignore[arg-type]
+def precision(task: Dataset, contribution: float, slots: int, seed: int, **options: Any) -> np.ndarray:
+    fed = federation(task, partial_batches="full", held_out=10_000, seed=seed, **options)
     return np.asarray(run(fed, np.full(4, contribution), jax.random.key(seed), slots).precision)
 
 

@@ -1,17 +1,23 @@
 """A convolution as a matrix product is a convolution."""
 
+import math
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array
+from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.errors import PotluckError
-from potluck.federation.models import CNN, Dense, architecture, convolve, kernel, patches
+from potluck.federation import MODELS, FedAvg, run
+from potluck.federation.from_scenario import on_task, precision_source
+from potluck.federation.models import CNN, Dense, convolve, kernel, patches
+from potluck.scenario import FederationConfig, preset
 from tests.federation import reference
+from tests.federation.conftest import federation
 
 
 def direct(image: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
@@ -53,14 +59,14 @@ def test_gradients_match_a_convolution_written_with_loops() -> None:
 
 def test_features_of_the_cnn_are_the_patches_of_each_image() -> None:
     images = np.random.default_rng(0).integers(0, 256, (50, 13, 14, 2)).astype(np.uint8)
-    shape = architecture("cnn", (13, 14, 2), 10)
+    shape = MODELS["cnn"]((13, 14, 2), 10, FederationConfig())
     features = shape.features(images)
     for n in (0, 1, 49):
         assert_array_equal(features[n], patches(images[n]))
 
 
 def test_cnn_computes_what_its_layers_say() -> None:
-    shape = architecture("cnn", (16, 16, 1), 7, channels=(3, 4))
+    shape = MODELS["cnn"]((16, 16, 1), 7, FederationConfig(channels=(3, 4)))
     model = shape.init(jax.random.key(0))
     assert isinstance(model, CNN)
     image = np.random.default_rng(0).normal(size=(16, 16, 1))
@@ -72,9 +78,37 @@ def test_cnn_computes_what_its_layers_say() -> None:
 
 def test_a_model_that_does_not_fit_says_so() -> None:
     with pytest.raises(PotluckError, match="cnn needs images of 10 × 10"):
-        architecture("cnn", (8, 8, 1), 10)
-    with pytest.raises(PotluckError, match="'transformer' is not one of logistic, mlp, cnn"):
-        architecture("transformer", (8, 8, 1), 10)
+        MODELS["cnn"]((8, 8, 1), 10, FederationConfig())
+
+
+class Centroids(eqx.Module):
+    """Logits −‖x − c_k‖²: a model that the package does not have."""
+
+    centres: Float[Array, "classes pixels"]
+
+    def __call__(self, features: Float[Array, " pixels"]) -> Float[Array, " classes"]:
+        return -jnp.mean((features - self.centres) ** 2, axis=1)
+
+
+class CentroidsArchitecture(eqx.Module):
+    pixels: int
+    classes: int
+
+    def init(self, key: PRNGKeyArray) -> Centroids:
+        return Centroids(0.1 * jax.random.normal(key, (self.classes, self.pixels), jnp.float32))
+
+    def features(self, images: np.ndarray) -> np.ndarray:
+        return images.reshape(len(images), -1)
+
+
+def test_a_model_from_outside_trains_by_its_name() -> None:
+    MODELS.register("centroids", lambda shape, classes, _: CentroidsArchitecture(math.prod(shape), classes))
+    assert run(federation(model="centroids", learning_rate=2.0), np.ones(4), jax.random.key(0), 15).precision[-1] > 0.8
+    scenario = on_task(preset("paper"), "digits")
+    named = scenario.model_copy(update={"precision": FederationConfig(model="centroids")})
+    source = precision_source(named, named.draw(jax.random.key(0)), 0)
+    assert isinstance(source, FedAvg)
+    assert isinstance(source.init(jax.random.key(0)).model.weights, Centroids)
 
 
 def test_convolution_by_blocks_is_convolution_by_patches_in_value_and_gradient() -> None:

@@ -66,7 +66,6 @@ def test_dirichlet_can_deal_out_every_last_sample() -> None:
         ("quantity", [10, 0], "silo 1 would hold 0"),
         ("iid", [], "silos must be 1 or more"),
         ("natural", [10, 10], "natural needs a silo column"),
-        ("by-name", [10], "'by-name' is not one of iid, dirichlet, quantity, natural"),
     ],
 )
 def test_an_impossible_request_says_why(kind: str, sizes: list[int], message: str) -> None:

@@ -1,6 +1,5 @@
-"""How a run is compiled and spread: which matrix products it gets, on which cores, with which keys."""
+"""How a run is compiled and sharded: which matrix products it gets, on which cores, with which keys."""
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from potluck.federation import build, run, run_games, runs
-from tests.federation.conftest import fashion
+from potluck.federation import run, run_games, runs
+from tests.federation.conftest import fashion, federation
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def test_library_products_are_for_large_layers_on_a_cpu(monkeypatch: pytest.Monk
     chosen: list[bool] = []
     monkeypatch.setattr(runs, "_compiled", lambda _, library: chosen.append(library))
     runs.compiled(runs.trace, fashion())
-    runs.compiled(runs.trace, build("digits"))
+    runs.compiled(runs.trace, federation())
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     runs.compiled(runs.trace, fashion())
     assert chosen == [True, False, False]
@@ -50,7 +49,7 @@ def test_the_library_is_what_xla_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("fresh")
 def test_a_version_of_xla_without_the_library_trains_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     fed, key = fashion(), jax.random.key(0)
-    plain = runs._compiled(runs.trace, False)(runs.spread(fed), np.ones((2, 4), np.float32), key)
+    plain = runs._compiled(runs.trace, False)(runs.shard(fed), np.ones((2, 4), np.float32), key)
     monkeypatch.setattr(runs, "LIBRARY_PRODUCTS", {"xla_cpu_no_such_option": "1"})
     assert_array_equal(run(fed, np.ones(4), key, 2).precision, plain.precision)
 
@@ -63,15 +62,7 @@ def test_a_run_with_library_products_may_be_part_of_a_larger_program() -> None:
     assert_allclose(games[0], alone, atol=0.02)
 
 
-def test_only_cores_that_this_process_may_use_become_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5}, raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    assert runs.cores() == 2
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert runs.cores() == 64
-
-
 def test_no_key_is_used_twice() -> None:
-    fed = build("digits", changing="redraw", epochs=2)
+    fed = federation(dynamics="redraw", epochs=2)
     with jax.debug_key_reuse(True):
         run(fed, np.ones(4), jax.random.key(0), 2)

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import pytest
 
 from potluck.agents.simple import Best
-from potluck.scenario import Mechanism, Normal, Scenario, Schedule, Silos
+from potluck.scenario import Normal, Scenario, Silos, mechanism_of
 from potluck.training.loop import Runs
-from potluck.training.plan import Plan, seat
+from potluck.training.config import RunConfig, setup
 from potluck.training.run import Trained
 
 ONE_SLOT = Scenario(
@@ -24,8 +24,7 @@ ONE_SLOT = Scenario(
         samples=(2000.0, 1900.0, 2100.0),
         redraw=(),
     ),
-    mechanism=Mechanism(intensity=3.0),
-    schedule=Schedule(rule="constant"),
+    mechanism=mechanism_of("redistribution", intensity=3.0, schedule="constant"),
 )
 """The stage game itself: nothing is drawn, intensity stays, what is earned in the slot is all."""
 
@@ -45,9 +44,9 @@ TINY = Scenario(
 
 def playing(scenario: Scenario, contributions: Sequence[Sequence[float]], games: int = 2) -> Trained:
     """Silos that learnt to contribute just this, for every seed: what Greedy repeats."""
-    plan = Plan(scenario, "greedy", slots=16, seeds=len(contributions), games=games)
+    config = RunConfig(scenario, "greedy", slots=16, seeds=len(contributions), games=games)
     actions = jnp.asarray(contributions)[:, :, None]
-    return Trained(plan, seat(plan), Runs(Best(actions, jnp.zeros(actions.shape[:2])), None, None))
+    return Trained(config, setup(config), Runs(Best(actions, jnp.zeros(actions.shape[:2])), None, None))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from potluck.errors import PotluckError
 from potluck.studies.benchmarks.federation import A_TENTH, OURS, OURS_AT_A_TENTH, Contest, flops, race
-from potluck.studies.benchmarks.peers import PEERS, Absent, Peer, Timing, run
+from potluck.studies.benchmarks.peers import Absent, Peer, Timing, peers_in, run
 
 Script = Callable[..., Peer]
 
@@ -168,7 +168,38 @@ def test_our_engine_answers_as_its_rivals_do(tmp_path: Path, engine: Peer, share
     assert answer.cost_share is None or answer.cost_share > 0
 
 
-@pytest.mark.parametrize("name", PEERS)
-def test_every_rival_is_a_module_that_python_finds(name: str) -> None:
-    path = Path(__file__).parents[2] / "src" / Path(*PEERS[name].module.split(".")).with_suffix(".py")
-    assert path.is_file()
+OURS_OF_OTHERS = Path(__file__).parents[2] / "benchmarks" / "peers"
+
+
+@pytest.mark.parametrize("work", ["federation", "memory"])
+def test_every_rival_of_the_repository_is_a_module_of_its_folder(work: str) -> None:
+    rivals = peers_in(OURS_OF_OTHERS, work)
+    assert rivals
+    for rival in rivals.values():
+        package, _, module = rival.module.partition(".")
+        assert package == "peers"
+        assert (OURS_OF_OTHERS / module).with_suffix(".py").is_file()
+
+
+def test_a_folder_of_rivals_runs_as_a_package(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its modules may import one another, and be called as the engine that they run."""
+    monkeypatch.delenv("POTLUCK_PEERS_PYTHON", raising=False)
+    folder = tmp_path / "rivals"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "speed.py").write_text("FAST = 7.5\n")
+    (folder / "json.py").write_text(
+        "import json\nfrom .speed import FAST\n"
+        'print(json.dumps({"rounds_per_second": FAST, "accuracy": 0.5, "version": "2"}))\n'
+    )
+    (folder / "peers.toml").write_text('[federation.Rival]\nmodule = "json"\ninstall = "rival"\n')
+    assert run(peers_in(folder, "federation")["Rival"], data) == Timing(7.5, 0.5, "2", "cpu")
+    assert peers_in(folder, "memory") == {}
+
+
+@pytest.mark.parametrize("text", [None, "[federation", "[federation.Rival]\nmodule = 'x'", "federation = 3"])
+def test_a_folder_that_lists_no_rivals_is_named(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "peers.toml").write_text(text)
+    with pytest.raises(PotluckError, match=r"peers: .*peers\.toml"):
+        peers_in(tmp_path, "federation")

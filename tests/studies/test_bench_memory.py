@@ -2,11 +2,9 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from potluck.studies.benchmarks.memory import OURS, RIVALS, Run, Sizes, parse, race, run
+from potluck.studies.benchmarks.memory import OURS, Run, Sizes, parse, race, run
 from potluck.studies.benchmarks.peers import Absent
 
 
@@ -62,9 +60,3 @@ def test_our_memory_answers_as_its_rivals_do() -> None:
     answer = run(OURS, Sizes(batch=2, steps=3, words=4, width=4, heads=1, inputs=2, hidden=4), python=sys.executable)
     assert isinstance(answer, Run), answer
     assert answer.milliseconds > 0
-
-
-@pytest.mark.parametrize("name", RIVALS)
-def test_every_rival_is_a_module_that_python_finds(name: str) -> None:
-    path = Path(__file__).parents[2] / "src" / Path(*RIVALS[name].module.split(".")).with_suffix(".py")
-    assert path.is_file()

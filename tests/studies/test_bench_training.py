@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from potluck.errors import PotluckError
-from potluck.studies.benchmarks.training import Row, Work, draw_cost, measure, plan
+from potluck.studies.benchmarks.training import Row, Work, draw_cost, measure, run_config
 
 
 def test_a_row_says_what_was_timed_and_the_cache_saves_compiling() -> None:
@@ -24,7 +24,7 @@ def test_a_work_that_cannot_be_done_is_one_line() -> None:
 
 
 def test_silos_share_a_tasks_data() -> None:
-    scenario = plan(Work(silos=64)).scenario
+    scenario = run_config(Work(silos=64)).scenario
     assert scenario.silos.count == 64
     assert scenario.silos.samples.mean * 64 <= 1400  # type: ignore[union-attr]
 

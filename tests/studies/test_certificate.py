@@ -13,13 +13,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.agents import Options, PolicyGradient
 from potluck.economy import nash, payoffs, planner, regrets, welfare
 from potluck.errors import PotluckError
-from potluck.federation.measure import Interval
+from potluck.studies.intervals import Interval
 from potluck.game import stage_game
 from potluck.studies import deviations
 from potluck.studies.certificate import _gains, bound, bounds, certify, gain_share, plain, without
-from potluck.studies.deviations import CONSTANTS, evaluate, in_earnest, planned_for_all, trained_deviations
+from potluck.studies.deviations import CONSTANTS, evaluate, evaluated, planned_for_all, trained_deviations
 from potluck.training.opponents import Against
-from potluck.training.plan import Plan
+from potluck.training.config import RunConfig
 from potluck.training.run import Trained, start, trained
 from tests.studies.learnt import ONE_SLOT, TINY, hasty_compiler, playing
 
@@ -40,7 +40,7 @@ def halves() -> Trained:
 def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short run of MAPPO: its critic sees what a deviator may not."""
     folder = tmp_path_factory.mktemp("learnt") / "run"
-    list(start(Plan(TINY, "mappo", Options(memory="none"), slots=60, seeds=2, games=2), folder))
+    list(start(RunConfig(TINY, "mappo", Options(dnc="none"), slots=60, seeds=2, games=2), folder))
     return folder
 
 
@@ -96,7 +96,7 @@ def test_on_the_curve_the_best_plan_for_all_is_the_planners(halves: Trained) -> 
 def test_a_trained_deviator_finds_most_of_what_there_is() -> None:
     known = np.asarray(regrets(stage_game(ONE_SLOT), jnp.asarray(HALF)))
     run = playing(ONE_SLOT, [HALF], games=8)
-    gains = (trained_deviations(run, 2, 2000, quiet) - in_earnest(run, 2).payoffs).mean((0, 1))
+    gains = (trained_deviations(run, 2, 2000, quiet) - evaluated(run, 2).payoffs).mean((0, 1))
     worth = known > 1
     assert worth.any()
     assert (gains[worth] > 0.8 * known[worth]).all()
@@ -168,10 +168,10 @@ def test_bounds_are_trained_once_and_the_same_certificate_comes_twice(learnt: Pa
 
 
 def test_a_bound_of_another_plan_is_refused(learnt: Path) -> None:
-    other = without(Plan(TINY, "mappo", slots=120, seeds=2, games=2))
+    other = without(RunConfig(TINY, "mappo", slots=120, seeds=2, games=2))
     folder = learnt.parent / "other"
-    list(start(Plan(TINY, "fixed:0.5", slots=30, seeds=1, games=2), folder))
-    with pytest.raises(PotluckError, match="holds a run of another plan; remove it, or ask for no bounds"):
+    list(start(RunConfig(TINY, "fixed:0.5", slots=30, seeds=1, games=2), folder))
+    with pytest.raises(PotluckError, match="holds another run; remove it, or ask for no bounds"):
         bound(other, folder)
 
 
@@ -179,24 +179,26 @@ def test_a_planner_and_a_single_game_cannot_be_certified(halves: Trained) -> Non
     with pytest.raises(PotluckError, match="games must be 2 or more"):
         certify(halves, games=1)
     with pytest.raises(PotluckError, match="planner sets all contributions, so nobody can deviate"):
-        certify(Trained(Plan(TINY, "planner"), halves.seated, halves.runs))
+        certify(Trained(RunConfig(TINY, "planner"), halves.lanes, halves.runs))
 
 
 def test_a_silo_that_does_as_it_learnt_earns_the_same_in_the_arena(learnt: Path) -> None:
-    """Same keys, same luck, and the others play without exploring, as they do in earnest."""
+    """Same keys, same luck, and the others play without exploration, as in evaluation."""
     run = trained(learnt)
-    together = in_earnest(run, 3).payoffs
+    together = evaluated(run, 3).payoffs
     for silo in range(2):
         arena = deviations._against(run, silo)
-        own = jax.tree.map(lambda leaf, n=silo: leaf[:, n : n + 1], run.runs.learned)
-        alone = evaluate(arena, run.seated.learner, own, TINY.discount, 3).payoffs
+        arena = eqx.tree_at(lambda lanes: lanes.tree.learner, arena, run.lanes.tree.learner)
+        own = jax.tree.map(lambda leaf, n=silo: leaf[:, n : n + 1], run.runs.agents)
+        alone = evaluate(arena, own, TINY.discount, 3).payoffs
         assert_allclose(alone[..., 0], together[..., silo], rtol=1e-6)
 
 
 def test_in_the_arena_the_others_neither_explore_nor_show_what_they_see(learnt: Path) -> None:
     run = trained(learnt)
-    environment, learned = run.of_seed(0)
-    arena = Against(environment, run.seated.learner, learned, jnp.asarray(1))
+    setup, agents = run.of_seed(0)
+    environment = setup.environment
+    arena = Against(environment, setup.learner, agents, jnp.asarray(1))
     state = arena.reset(jax.random.key(0))
     step = eqx.filter_jit(arena.step)
     after, earned, report = step(state, jnp.array([[0.9]]), jax.random.key(1))
@@ -209,12 +211,11 @@ def test_in_the_arena_the_others_neither_explore_nor_show_what_they_see(learnt: 
 
 def test_a_deviator_starts_from_what_its_silo_knows_but_never_from_a_central_critic(learnt: Path) -> None:
     run = trained(learnt)
-    arena = deviations._against(run, 0)
-    deviator = deviations._deviator(run, arena, 10)
+    deviator = deviations._against(run, 0, 10).lane(0).learner
     assert isinstance(deviator, PolicyGradient)
     assert not deviator.central
     fresh = deviator.init(jax.random.key(5))
-    known = jax.tree.map(lambda leaf: leaf[0, 0], run.runs.learned)
+    known = jax.tree.map(lambda leaf: leaf[0, 0], run.runs.agents)
     warm = deviations._warm(fresh, known)
     assert eqx.tree_equal(warm.actor, known.actor)
     assert eqx.tree_equal(warm.observations, known.observations)

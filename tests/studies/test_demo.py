@@ -12,15 +12,15 @@ from potluck.cli import app
 from potluck.errors import PotluckError
 from potluck.studies import demo
 from potluck.studies.certificate import without
-from potluck.training.plan import Plan
+from potluck.training.config import RunConfig
 from tests.studies.learnt import TINY, hasty_compiler
 
 __all__ = ["hasty_compiler"]
 
 
-def small(seeds: int = 2, slots: int = 96, games: int = 2) -> dict[str, Plan]:
+def small(seeds: int = 2, slots: int = 96, games: int = 2) -> dict[str, RunConfig]:
     """No training inside, no memory, more than one chunk each."""
-    first = Plan(TINY, "mpgd", Options(memory="none"), slots=slots, seeds=seeds, games=games)
+    first = RunConfig(TINY, "mpgd", Options(dnc="none"), slots=slots, seeds=seeds, games=games)
     return {"mpgd": first, "wpr": without(first)}
 
 
@@ -80,7 +80,7 @@ def test_interrupted_it_goes_on_and_comes_to_the_same(done: Path, tmp_path: Path
         assert metrics.read_bytes() == (done / metrics.relative_to(out)).read_bytes()
 
 
-def test_another_budget_does_not_go_on_with_the_old_runs(tmp_path: Path) -> None:
+def test_another_budget_does_not_resume_with_the_old_runs(tmp_path: Path) -> None:
     demo.prepare(tmp_path, small())
     begun = demo.trainings(tmp_path, small())
     next(begun)
@@ -94,14 +94,14 @@ def test_what_a_demo_did_not_write_is_refused(name: str, tmp_path: Path) -> None
     place = tmp_path / name
     place.parent.mkdir(exist_ok=True)
     place.write_text("{}")
-    with pytest.raises(PotluckError, match="not written by a demo; name another folder with --out") as refusal:
+    with pytest.raises(PotluckError, match="not written by a demo; name another folder") as refusal:
         demo.prepare(tmp_path, small())
     assert "\n" not in str(refusal.value)
     assert place.read_text() == "{}"
 
 
 def test_the_command_shows_a_table_and_what_to_make_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "plans", small)
+    monkeypatch.setattr(demo, "configs", small)
     monkeypatch.setattr("potluck.cli.runtime.start_jax", lambda **_: None)
     words = ["demo", "--out", str(tmp_path), "--slots", "96", "--seeds", "2", "--games", "2"]
     shown = CliRunner().invoke(app, words)

@@ -8,7 +8,7 @@ import pytest
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.testing import assert_allclose
 
-from potluck.federation.described import on_task
+from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
 from potluck.studies import planning
 from potluck.studies.deviations import planned_for_all

@@ -9,7 +9,7 @@ import pytest
 
 from potluck.agents import Options
 from potluck.scenario import Normal, Scenario, Silos
-from potluck.training.plan import Plan
+from potluck.training.config import RunConfig
 from potluck.training.run import start
 
 CACHE = Path(__file__).parents[2] / ".pytest_cache"
@@ -28,11 +28,11 @@ TINY = Scenario(
     ),
 )
 # Memories on both sides, and windows that end within games: all there is to carry over is carried over.
-PLAN = Plan(TINY, options=Options(memory="both"), slots=192, seeds=2, games=2, window=3)
+CONFIG = RunConfig(TINY, options=Options(dnc="both"), slots=192, seeds=2, games=2, window=3)
 
 
-@pytest.fixture(autouse=True, scope="package")
-def _hasty_compiler() -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def hasty_compiler() -> Iterator[None]:
     """These runs are too short for faster code to pay off."""
     jax.config.update("jax_disable_most_optimizations", True)
     yield
@@ -43,7 +43,7 @@ def _hasty_compiler() -> Iterator[None]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody interrupted, checkpoints after every chunk."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    assert sum(1 for _ in start(PLAN, folder, interval=0.0)) == PLAN.chunks == 4
+    assert sum(1 for _ in start(CONFIG, folder, interval=0.0)) == CONFIG.chunks == 4
     return folder
 
 

@@ -15,8 +15,8 @@ from numpy.testing import assert_allclose
 from potluck.agents import Options
 from potluck.errors import PotluckError
 from potluck.training.export import export_policy, load_policy
-from potluck.training.plan import Plan
-from potluck.training.play import episode, long_term
+from potluck.training.config import RunConfig
+from potluck.training.evaluation import episode, long_term
 from potluck.training.run import Trained, start, trained
 from tests.training.conftest import TINY
 
@@ -37,31 +37,31 @@ def exported(found: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def seen_and_played(found: Trained, key: Any) -> tuple[Array, Array]:
     """A game as `episode` plays it, with what was seen: [slots, players, …] of both."""
-    environment, learned = found.of_seed(SEED)
-    learner = found.seated.learner
+    setup, agents = found.of_seed(SEED)
     resetting, stepping = jax.random.split(key)
 
     @eqx.filter_jit
-    def whole_game(environment: Any, learned: Any) -> tuple[Array, Array]:
-        def slot(carry: tuple[Any, Any], key: Any) -> tuple[tuple[Any, Any], tuple[Array, Array]]:
-            state, recall = carry
-            seen = environment.observe(state)
-            recall, actions = jax.vmap(learner.play)(learned, recall, seen)
-            state, _, report = environment.step(state, actions, key)
-            return (state, recall), (seen, report.contributions)
+    def whole_game(setup: Any, agents: Any) -> tuple[Array, Array]:
+        environment, learner = setup.environment, setup.learner
 
-        first = (environment.reset(resetting), jax.vmap(learner.rest)(learned))
+        def slot(carry: tuple[Any, Any], key: Any) -> tuple[tuple[Any, Any], tuple[Array, Array]]:
+            state, memory = carry
+            seen = environment.observe(state)
+            memory, actions = jax.vmap(learner.play)(agents, memory, seen)
+            state, _, report = environment.step(state, actions, key)
+            return (state, memory), (seen, report.contributions)
+
+        first = (environment.reset(resetting), jax.vmap(learner.initial_memory)(agents))
         played: tuple[Array, Array] = jax.lax.scan(slot, first, jax.random.split(stepping, environment.horizon))[1]
         return played
 
-    return whole_game(environment, learned)
+    return whole_game(setup, agents)
 
 
 def test_an_exported_policy_decides_as_it_does_in_the_run(found: Trained, exported: Path) -> None:
     key = jax.random.key(5)
     seen, played = seen_and_played(found, key)
-    environment, learned = found.of_seed(SEED)
-    _, report = eqx.filter_jit(episode)(environment, found.seated.learner, learned, key)
+    _, report = eqx.filter_jit(episode)(*found.of_seed(SEED), key)
     assert_allclose(played, report.contributions, atol=1e-6)
     policy = load_policy(exported)
     for _ in range(2):  # a second game after a fresh start is the same
@@ -97,18 +97,18 @@ def test_the_file_gives_nobody_else_away(found: Trained, exported: Path) -> None
     def inside(numbers: Any) -> bool:
         return np.ascontiguousarray(numbers).tobytes() in content
 
-    learned = found.runs.learned
-    own = jax.tree.leaves(eqx.filter(learned.actor, eqx.is_array))
+    agents = found.runs.agents
+    own = jax.tree.leaves(eqx.filter(agents.actor, eqx.is_array))
     assert all(inside(leaf[SEED, SILO]) for leaf in own)
     # two numbers or more, none of them what a fresh optimiser or an empty statistic would hold everywhere
-    telling = [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(learned, eqx.is_inexact_array)) if leaf.ndim > 2]
+    telling = [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(agents, eqx.is_inexact_array)) if leaf.ndim > 2]
     others = [leaf[seed, silo] for leaf in telling for seed in range(2) for silo in range(3) if (seed, silo) != (1, 2)]
     assert len(others) > 100
     assert not any(inside(numbers) for numbers in others if np.unique(numbers).size > 1)
-    critic = jax.tree.leaves(eqx.filter(learned.critic, eqx.is_array))
+    critic = jax.tree.leaves(eqx.filter(agents.critic, eqx.is_array))
     assert not any(inside(leaf[SEED, SILO]) for leaf in critic if leaf.ndim > 2)
-    environment, _ = found.of_seed(SEED)
-    terms = environment.game.terms  # type: ignore[attr-defined]
+    setup, _ = found.of_seed(SEED)
+    terms = setup.environment.game.terms  # type: ignore[attr-defined]
     for numbers in (terms.profit, terms.energy, terms.samples):
         assert not any(inside(number) for number in np.asarray(numbers))
 
@@ -149,16 +149,16 @@ def test_what_cannot_be_seen_or_found_is_named(exported: Path, tmp_path: Path) -
 
 
 def test_who_is_not_there_cannot_be_exported(found: Trained, tmp_path: Path) -> None:
-    with pytest.raises(PotluckError, match="--silo must be 0 to 2"):
+    with pytest.raises(PotluckError, match="silo must be 0 to 2"):
         export_policy(found, 3, SEED, tmp_path / "p")
-    with pytest.raises(PotluckError, match="--seed must be one that was trained: 0 to 1"):
+    with pytest.raises(PotluckError, match="seed must be one that was trained: 0 to 1"):
         export_policy(found, 0, 2, tmp_path / "p")
     with pytest.raises(PotluckError, match="no such file or directory"):
         export_policy(found, 0, 0, tmp_path / "nowhere" / "p")
 
 
 def test_a_fixed_contribution_can_be_exported_too(tmp_path: Path) -> None:
-    list(start(Plan(TINY, "fixed:0.25", Options(), slots=24, seeds=1, games=2, window=4), tmp_path / "run"))
+    list(start(RunConfig(TINY, "fixed:0.25", Options(), slots=24, seeds=1, games=2, window=4), tmp_path / "run"))
     export_policy(trained(tmp_path / "run"), 0, 0, tmp_path / "p")
     assert load_policy(tmp_path / "p").decide(np.zeros(10)) == 0.25
 

@@ -1,24 +1,34 @@
 """Who decides: learners that see only what their silo may see, and the baselines and bounds beside them."""
 
+from potluck.agents.actors import ACTORS, Actor
 from potluck.agents.environment import Environment
-from potluck.agents.learner import Act, Learner, Window
-from potluck.agents.policy_gradient import Learned, PolicyGradient, Recall
-from potluck.agents.roster import AGENTS, CHOICES, Options, agent
+from potluck.agents.estimators import ESTIMATORS, TARGETS
+from potluck.agents.learner import Act, Diagnostics, Learner, Window
+from potluck.agents.policies import POLICIES
+from potluck.agents.policy_gradient import AgentState, MemoryState, PolicyGradient
+from potluck.agents.registry import AGENTS, AgentSpec, Brief, Options, find_agent
 from potluck.agents.simple import Fixed, Greedy, Random
 
 __all__ = [
+    "ACTORS",
     "AGENTS",
-    "CHOICES",
+    "ESTIMATORS",
+    "POLICIES",
+    "TARGETS",
     "Act",
+    "Actor",
+    "AgentSpec",
+    "AgentState",
+    "Brief",
+    "Diagnostics",
     "Environment",
     "Fixed",
     "Greedy",
-    "Learned",
     "Learner",
+    "MemoryState",
     "Options",
     "PolicyGradient",
     "Random",
-    "Recall",
     "Window",
-    "agent",
+    "find_agent",
 ]

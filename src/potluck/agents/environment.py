@@ -1,13 +1,16 @@
 """What a learner may know of the world: players who observe, act in a box and are paid."""
 
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
 __all__ = ["Environment"]
 
+State = TypeVar("State")
+Report = TypeVar("Report", covariant=True)
 
-class Environment(Protocol):
+
+class Environment(Protocol[State, Report]):
     """A game of `horizon` slots as pure functions, unbatched; actions are in [0, 1]."""
 
     @property
@@ -30,16 +33,16 @@ class Environment(Protocol):
         """Slots until the game ends; nothing is earned afterwards."""
         ...
 
-    def reset(self, key: PRNGKeyArray) -> Any:
+    def reset(self, key: PRNGKeyArray) -> State:
         """A game before its first slot."""
         ...
 
-    def observe(self, state: Any) -> Float[Array, "players observation"]:
+    def observe(self, state: State) -> Float[Array, "players observation"]:
         """What each player sees, and nothing that it may not."""
         ...
 
     def step(
-        self, state: Any, actions: Float[Array, "players action"], key: PRNGKeyArray
-    ) -> tuple[Any, Float[Array, " players"], Any]:
+        self, state: State, actions: Float[Array, "players action"], key: PRNGKeyArray
+    ) -> tuple[State, Float[Array, " players"], Report]:
         """One slot: the new state, what each player earned, and what there is to report."""
         ...

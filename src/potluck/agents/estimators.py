@@ -1,4 +1,4 @@
-"""Targets and actor objectives, one trajectory at a time."""
+"""Critic targets and actor objectives, one trajectory at a time."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -7,18 +7,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-__all__ = ["ESTIMATORS", "Objective", "a2c", "paper", "ppo", "targets"]
+from potluck.registry import Registry
+
+__all__ = ["ESTIMATORS", "TARGETS", "Objective", "Target", "a2c", "paper", "ppo", "td_lambda"]
+
+Target: TypeAlias = Callable[
+    [Float[Array, " slots"], Float[Array, " slots"], Float[Array, ""], Bool[Array, " slots"], Array | float, float],
+    Float[Array, " slots"],
+]
+"""(payoffs, values, the value after the window, whether a game ends with the slot, γ, λ) → what the critic learns."""
 
 
-def targets(
+def td_lambda(
     payoffs: Float[Array, " slots"],
     values: Float[Array, " slots"],
     after: Float[Array, ""],
     last: Bool[Array, " slots"],
-    discount: float,
-    trace: float = 1.0,
+    discount: Float[Array, ""] | float,
+    weight: float = 1.0,
 ) -> Float[Array, " slots"]:
-    """Y_t = u_t + γ((1 − λ)V_{t+1} + λY_{t+1}), Y_D = V_D; a game's last slot has no future.
+    """Y_t = u_t + γ((1 − λ)V_{t+1} + λY_{t+1}), Y_D = V_D, λ the weight; a game's last slot has no future.
 
     λ = 1 is the paper's: the discounted payoffs inside the window, and γ^{D−t}·V at its end.
     """
@@ -26,7 +34,7 @@ def targets(
     def back(carry: tuple[Array, Array], slot: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
         later, value_later = carry
         payoff, value, ends = slot
-        future = (1 - trace) * value_later + trace * later
+        future = (1 - weight) * value_later + weight * later
         target = payoff + discount * jnp.where(ends, 0.0, future)
         return (target, value), target
 
@@ -56,4 +64,5 @@ def a2c(now: Array, then: Array, advantage: Array, clip: float) -> Array:
     return now * advantage
 
 
-ESTIMATORS: dict[str, Objective] = {"paper": paper, "ppo": ppo, "a2c": a2c}
+ESTIMATORS: Registry[Objective] = Registry("estimator", {"paper": paper, "ppo": ppo, "a2c": a2c})
+TARGETS: Registry[Target] = Registry("target", {"td-lambda": td_lambda})

@@ -1,70 +1,83 @@
 """What every agent can do: start, act, learn from a window of play. One player; `vmap` gives every player its own."""
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-__all__ = ["Act", "Learner", "Window"]
+from potluck.agents.actors import Actor
+
+__all__ = ["Act", "Diagnostics", "Learner", "Window"]
+
+AgentState = TypeVar("AgentState")
+Memory = TypeVar("Memory")
+
+Diagnostics: TypeAlias = Mapping[str, Float[Array, ""]]
+"""How an update went, by name: columns of metrics.csv, curves in TensorBoard, numbers of the live display."""
 
 
 class Act(eqx.Module):
     """A decision: what is played, and what the learner needs to know of it later."""
 
-    action: Float[Array, " action"]
-    raw: Float[Array, " action"]
+    action: Float[Array, "*batch action"]
+    raw: Float[Array, "*batch action"]
     """As drawn, before it is squeezed into the box."""
-    log_density: Float[Array, " action"]
+    log_density: Float[Array, "*batch action"]
 
 
-class Window(eqx.Module):
-    """The store of past game records: D slots of play in several games, as one player saw them.
+class Window(eqx.Module, Generic[Memory]):
+    """The replay buffer of one player: D slots of play in several games, as it saw them.
 
-    `sight` is what its critic sees: its own observation, and only for a central critic those of all players.
+    The critic observes what its player does; only a central critic observes what all players do.
     """
 
     observation: Float[Array, "games slots observation"]
-    sight: Float[Array, "games slots sight"]
+    critic_observation: Float[Array, "games slots critic_observation"]
     act: Act
     payoff: Float[Array, "games slots"]
     first: Bool[Array, " slots"]
     """Whether a game begins with the slot."""
     last: Bool[Array, " slots"]
     """Whether a game ends with it."""
-    sight_after: Float[Array, "games sight"]
-    recall: Any
-    """What was remembered before the window, per game."""
-    recall_after: Any
+    critic_observation_after: Float[Array, "games critic_observation"]
+    memory: Memory
+    """Memory state before the window, per game."""
+    memory_after: Memory
 
 
-class Learner(Protocol):
-    """One player's way to decide and to learn. It knows nothing of what is played."""
+class Learner(Protocol[AgentState, Memory]):
+    """One player's way to decide and to learn. It knows nothing of what is played, nor of devices."""
 
     @property
     def central(self) -> bool:
         """Whether its critic must see all observations, which breaks privacy."""
         ...
 
-    def init(self, key: PRNGKeyArray) -> Any:
+    def init(self, key: PRNGKeyArray) -> AgentState:
         """What is known before any play: parameters, optimiser, statistics."""
         ...
 
-    def rest(self, learned: Any) -> Any:
-        """What is remembered before a game's first slot."""
+    def initial_memory(self, state: AgentState) -> Memory:
+        """Memory state before a game's first slot."""
         ...
 
     def act(
-        self, learned: Any, recall: Any, observation: Float[Array, " observation"], key: PRNGKeyArray
-    ) -> tuple[Any, Act]:
-        """Decide while learning, exploring as it does; what is remembered afterwards."""
+        self, state: AgentState, memory: Memory, observation: Float[Array, " observation"], key: PRNGKeyArray
+    ) -> tuple[Memory, Act]:
+        """Decide with exploration."""
         ...
 
     def play(
-        self, learned: Any, recall: Any, observation: Float[Array, " observation"]
-    ) -> tuple[Any, Float[Array, " action"]]:
-        """Decide in earnest, without exploring."""
+        self, state: AgentState, memory: Memory, observation: Float[Array, " observation"]
+    ) -> tuple[Memory, Float[Array, " action"]]:
+        """Decide without exploration."""
         ...
 
-    def update(self, learned: Any, window: Window) -> tuple[Any, Any]:
-        """Learn from a window; what is known and, per game, what is remembered afterwards."""
+    def update(self, state: AgentState, window: Window[Memory]) -> tuple[AgentState, Memory, Diagnostics]:
+        """Learn from a window; the memory states of its games afterwards, and how it went."""
+        ...
+
+    def export(self, state: AgentState) -> Actor:
+        """The part that decides, for use outside of training: nothing of payoffs, critics or optimisers."""
         ...

@@ -1,16 +1,12 @@
 """Running mean and variance, so that networks see numbers near one whatever the world's units are."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-__all__ = ["Moments", "everywhere"]
+from potluck.devices import everywhere
 
-
-def everywhere(value: Float[Array, "..."], axis: str | None) -> Float[Array, "..."]:
-    """The mean over all devices that share the work."""
-    return value if axis is None else jax.lax.pmean(value, axis)
+__all__ = ["Moments"]
 
 
 class Moments(eqx.Module):
@@ -25,10 +21,10 @@ class Moments(eqx.Module):
         """Nothing seen: numbers pass as they are, up to ±10."""
         return cls(jnp.zeros(()), jnp.zeros(size), jnp.ones(size))
 
-    def after(self, values: Float[Array, "games slots *size"], axis: str | None) -> "Moments":
+    def after(self, values: Float[Array, "games slots *size"]) -> "Moments":
         """Chan's update with a batch of values."""
-        mean = everywhere(values.mean((0, 1)), axis)
-        variance = everywhere(((values - mean) ** 2).mean((0, 1)), axis)
+        mean = everywhere(values.mean((0, 1)))
+        variance = everywhere(((values - mean) ** 2).mean((0, 1)))
         share = 1 / (self.count + 1)
         moved = mean - self.mean
         joined = (1 - share) * self.variance + share * variance + share * (1 - share) * moved**2

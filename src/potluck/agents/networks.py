@@ -1,16 +1,16 @@
-"""Two hidden layers, a memory after them where one is wanted, and a linear head."""
+"""Two hidden layers, a differentiable neural computer after them where one is wanted, and a linear head."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from potluck.agents import dnc
+from potluck.agents.dnc import DNC, State
 
-__all__ = ["MemorySize", "Network"]
+__all__ = ["DNCSize", "Network"]
 
 
-class MemorySize(eqx.Module):
+class DNCSize(eqx.Module):
     """How large a differentiable neural computer is."""
 
     words: int = 10
@@ -20,71 +20,71 @@ class MemorySize(eqx.Module):
 
 
 class Network(eqx.Module):
-    """y = head(h + memory(h)), h = tanh(W₂ tanh(W₁ x)); without a memory y = head(h)."""
+    """y = head(h + dnc(h)), h = tanh(W₂ tanh(W₁ x)); without a differentiable neural computer y = head(h)."""
 
     layers: tuple[eqx.nn.Linear, eqx.nn.Linear]
-    memory: dnc.DNC | None
+    dnc: DNC | None
     head: eqx.nn.Linear
 
     @classmethod
     def create(
-        cls, inputs: int, outputs: int, hidden: tuple[int, int], memory: MemorySize | None, key: PRNGKeyArray
+        cls, inputs: int, outputs: int, hidden: tuple[int, int], dnc: DNCSize | None, key: PRNGKeyArray
     ) -> "Network":
         """Fresh weights; the head starts near zero, so that at first nothing is preferred."""
         first, second, remembered, last = jax.random.split(key, 4)
         head = eqx.nn.Linear(hidden[1], outputs, key=last)
         return cls(
             layers=(eqx.nn.Linear(inputs, hidden[0], key=first), eqx.nn.Linear(hidden[0], hidden[1], key=second)),
-            memory=None
-            if memory is None
-            else dnc.DNC.create(
+            dnc=None
+            if dnc is None
+            else DNC.create(
                 hidden[1],
                 hidden[1],
-                words=memory.words,
-                width=memory.width,
-                heads=memory.heads,
-                hidden=memory.hidden,
+                words=dnc.words,
+                width=dnc.width,
+                heads=dnc.heads,
+                hidden=dnc.hidden,
                 controller="feedforward",
                 key=remembered,
             ),
             head=eqx.tree_at(lambda h: (h.weight, h.bias), head, (0.1 * head.weight, jnp.zeros(outputs))),
         )
 
-    def rest(self) -> dnc.State | None:
-        """What is remembered before a game."""
-        return None if self.memory is None else self.memory.initial()
+    def initial_memory(self) -> State | None:
+        """Memory state before a game."""
+        return None if self.dnc is None else self.dnc.initial()
 
     def features(self, x: Float[Array, " inputs"]) -> Float[Array, " hidden"]:
         """The hidden layers, which remember nothing."""
         return jnp.tanh(self.layers[1](jnp.tanh(self.layers[0](x))))
 
     def __call__(
-        self, recall: dnc.State | None, x: Float[Array, " inputs"]
-    ) -> tuple[dnc.State | None, Float[Array, " outputs"]]:
+        self, memory: State | None, x: Float[Array, " inputs"]
+    ) -> tuple[State | None, Float[Array, " outputs"]]:
         """One slot."""
         hidden = self.features(x)
-        if self.memory is not None and recall is not None:
-            recall, remembered = self.memory(recall, hidden)
+        if self.dnc is not None and memory is not None:
+            memory, remembered = self.dnc(memory, hidden)
             hidden = hidden + remembered
-        return recall, self.head(hidden)
+        return memory, self.head(hidden)
 
     def unroll(
-        self, recall: dnc.State | None, xs: Float[Array, "slots inputs"], first: Bool[Array, " slots"]
-    ) -> tuple[dnc.State | None, Float[Array, "slots outputs"]]:
+        self, memory: State | None, xs: Float[Array, "slots inputs"], first: Bool[Array, " slots"]
+    ) -> tuple[State | None, Float[Array, "slots outputs"]]:
         """A window of one game, forgetting wherever a new one begins. Only the memory goes slot by slot."""
         hidden = jax.vmap(self.features)(xs)
-        if self.memory is not None and recall is not None:
-            memory = self.memory
+        if self.dnc is not None and memory is not None:
+            dnc = self.dnc
 
-            def slot(recall: dnc.State, seen: tuple[Array, Array]) -> tuple[dnc.State, Array]:
-                return memory(forget(seen[1], memory.initial(), recall), seen[0])
+            def slot(memory: State, seen: tuple[Array, Array]) -> tuple[State, Array]:
+                return dnc(restarted(seen[1], dnc.initial(), memory), seen[0])
 
-            kept, remembered = jax.lax.scan(slot, recall, (hidden, first))
-            recall, hidden = kept, hidden + remembered
-        return recall, jax.vmap(self.head)(hidden)
+            kept, remembered = jax.lax.scan(slot, memory, (hidden, first))
+            memory, hidden = kept, hidden + remembered
+        return memory, jax.vmap(self.head)(hidden)
 
 
-def forget(begins: Bool[Array, ""], rest: dnc.State, recall: dnc.State) -> dnc.State:
-    """Start afresh where a game begins."""
-    chosen: dnc.State = jax.tree.map(lambda new, old: jnp.where(begins, new, old), rest, recall)
+def restarted(begins: Bool[Array, ""], initial: State, memory: State) -> State:
+    """The initial memory where a game begins, else the memory as it is."""
+    chosen: State = jax.tree.map(lambda new, old: jnp.where(begins, new, old), initial, memory)
     return chosen

@@ -10,13 +10,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from potluck.registry import Registry
+
 __all__ = ["POLICIES", "Beta", "Gaussian", "Policy", "stretch"]
 
 OVERHANG = 0.1
 EDGE = 1e-4
 TRIES = 4
 FURTHEST = 2.6
-LEAST_SPREAD = -1.2
+LEAST_LOG_DEVIATION = -1.2
 
 
 def stretch(share: Float[Array, " action"]) -> Float[Array, " action"]:
@@ -40,7 +42,11 @@ class Policy(Protocol):
         ...
 
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
-        """What is played without exploring."""
+        """What is played without exploration."""
+        ...
+
+    def entropy(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
+        """Differential entropy of a draw, unstretched."""
         ...
 
 
@@ -51,8 +57,8 @@ class Gaussian:
     """
 
     def _parameters(self, raw: Float[Array, "2 action"]) -> tuple[Float[Array, " action"], Float[Array, " action"]]:
-        mean, spread = raw
-        return FURTHEST * jnp.tanh(mean / FURTHEST), jnp.exp(jnp.clip(spread, LEAST_SPREAD, 1.0))
+        mean, log_deviation = raw
+        return FURTHEST * jnp.tanh(mean / FURTHEST), jnp.exp(jnp.clip(log_deviation, LEAST_LOG_DEVIATION, 1.0))
 
     def sample(self, raw: Float[Array, "2 action"], key: PRNGKeyArray) -> Float[Array, " action"]:
         """m + s·ε."""
@@ -71,6 +77,10 @@ class Gaussian:
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
         """Its median."""
         return stretch(jax.nn.sigmoid(self._parameters(raw)[0]))
+
+    def entropy(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
+        """½ log(2πe) + log s, of the normal distribution."""
+        return 0.5 * jnp.log(2 * jnp.pi * jnp.e) + jnp.log(self._parameters(raw)[1])
 
 
 class Beta:
@@ -101,6 +111,13 @@ class Beta:
         a, b = self._parameters(raw)
         return stretch(a / (a + b))
 
+    def entropy(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
+        """log B(a, b) − (a − 1)ψ(a) − (b − 1)ψ(b) + (a + b − 2)ψ(a + b)."""
+        a, b = self._parameters(raw)
+        psi = jax.scipy.special.digamma
+        own = (a - 1) * psi(a) + (b - 1) * psi(b) - (a + b - 2) * psi(a + b)
+        return jax.scipy.special.betaln(a, b) - own
+
 
 def gamma(shape: Float[Array, " action"], key: PRNGKeyArray) -> Float[Array, " action"]:
     """Gamma(shape, 1) for shape ≥ 1 after Marsaglia and Tsang, without a loop.
@@ -118,4 +135,4 @@ def gamma(shape: Float[Array, " action"], key: PRNGKeyArray) -> Float[Array, " a
     return d * jnp.take_along_axis(v, chosen[None], axis=0)[0]
 
 
-POLICIES: dict[str, Policy] = {"gaussian": Gaussian(), "beta": Beta()}
+POLICIES: Registry[Policy] = Registry("policy", {"gaussian": Gaussian(), "beta": Beta()})

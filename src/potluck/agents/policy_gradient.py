@@ -1,6 +1,7 @@
 """Actor and critic of one player, learning by policy gradient: MPGD, and its relatives MAA2C and MAPPO."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -8,14 +9,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from potluck.agents.actors import NetworkActor
 from potluck.agents.dnc import State
-from potluck.agents.estimators import ESTIMATORS, targets
-from potluck.agents.learner import Act, Window
-from potluck.agents.moments import Moments, everywhere
-from potluck.agents.networks import MemorySize, Network
-from potluck.agents.policies import POLICIES
+from potluck.agents.estimators import ESTIMATORS, TARGETS
+from potluck.agents.learner import Act, Diagnostics, Window
+from potluck.agents.moments import Moments
+from potluck.agents.networks import DNCSize, Network
+from potluck.agents.policies import POLICIES, Policy
+from potluck.devices import device_count, everywhere
 
-__all__ = ["Learned", "PolicyGradient", "Recall"]
+__all__ = ["AgentState", "MemoryState", "Placement", "PolicyGradient"]
 
 ENOUGH_GAMES = 8
 """From which on the games of one slot are standardised by themselves."""
@@ -23,142 +26,178 @@ ENOUGH_GAMES = 8
 Placement: TypeAlias = Literal["critic", "actor", "both", "none"]
 
 
-class Recall(eqx.Module):
-    """What the memories of actor and critic hold during a game; None without a memory."""
+class MemoryState(eqx.Module):
+    """What the differentiable neural computers of actor and critic hold during a game; None without one."""
 
     actor: State | None
     critic: State | None
 
 
-class Learned(eqx.Module):
+class AgentState(eqx.Module):
     """All that one player knows."""
 
     actor: Network
     critic: Network
-    actor_steps: optax.OptState
-    critic_steps: optax.OptState
+    actor_optimiser: optax.OptState
+    critic_optimiser: optax.OptState
     observations: Moments
-    sights: Moments
+    critic_observations: Moments
     payoffs: Moments
 
 
+class Learning(NamedTuple):
+    """What an epoch changes."""
+
+    actor: Network
+    critic: Network
+    actor_optimiser: optax.OptState
+    critic_optimiser: optax.OptState
+
+
 class PolicyGradient(eqx.Module):
-    """How one player learns. Everything here is fixed before it starts."""
+    """How one player learns. Everything here is fixed before it starts; an array may vary without recompiling."""
 
     observation_size: int
     action_size: int
-    sight_size: int
-    updates: int | Int[Array, ""]
-    """Windows to learn from in all: learning rates fall linearly to a tenth. An array is not compiled in."""
-    discount: float = 0.95
-    estimator: Literal["paper", "ppo", "a2c"] = "ppo"
-    policy: Literal["gaussian", "beta"] = "gaussian"
-    memory: Placement = "critic"
-    memory_size: MemorySize = MemorySize()
+    critic_observation_size: int
+    updates: Int[Array, ""] = eqx.field(converter=jnp.asarray)
+    """Windows to learn from in all: learning rates fall linearly to a tenth."""
+    discount: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.95)
+    estimator: str = "ppo"
+    target: str = "td-lambda"
+    policy: str = "gaussian"
+    dnc: Placement = "critic"
+    dnc_size: DNCSize = DNCSize()
     hidden: tuple[int, int] = (210, 50)
-    passes: int = 4
+    epochs: int = 4
     actor_rate: float = 1e-3
     critic_rate: float = 1e-3
     clip: float = 0.2
     gradient_norm: float = 5.0
-    trace: float = 0.9
-    """λ of the targets; 1 is the paper's."""
-    leash: float = 0.003
+    td_lambda: float = 0.9
+    """λ of the critic's targets; 1 is the paper's."""
+    logit_penalty: float = 0.003
     """Pull of the actor's raw outputs towards zero: beyond a corner nothing else keeps them from drifting away."""
     central: bool = False
-    axis: str | None = None
-    """Devices over which games are spread."""
 
-    def init(self, key: PRNGKeyArray) -> Learned:
+    def init(self, key: PRNGKeyArray) -> AgentState:
         """Fresh networks."""
         for_actor, for_critic = jax.random.split(key)
-        remembers = {"actor": self.memory in ("actor", "both"), "critic": self.memory in ("critic", "both")}
-        sizes = {who: self.memory_size if has else None for who, has in remembers.items()}
-        actor = Network.create(self.observation_size, 2 * self.action_size, self.hidden, sizes["actor"], for_actor)
-        critic = Network.create(self.sight_size, 1, self.hidden, sizes["critic"], for_critic)
-        return Learned(
+        outputs, seen = 2 * self.action_size, self.critic_observation_size
+        actor = Network.create(self.observation_size, outputs, self.hidden, self._dnc_of("actor"), for_actor)
+        critic = Network.create(seen, 1, self.hidden, self._dnc_of("critic"), for_critic)
+        return AgentState(
             actor=actor,
             critic=critic,
-            actor_steps=self._optimiser(self.actor_rate).init(eqx.filter(actor, eqx.is_array)),
-            critic_steps=self._optimiser(self.critic_rate).init(eqx.filter(critic, eqx.is_array)),
+            actor_optimiser=self._optimiser(self.actor_rate).init(eqx.filter(actor, eqx.is_array)),
+            critic_optimiser=self._optimiser(self.critic_rate).init(eqx.filter(critic, eqx.is_array)),
             observations=Moments.none(self.observation_size),
-            sights=Moments.none(self.sight_size),
+            critic_observations=Moments.none(seen),
             payoffs=Moments.none(),
         )
 
-    def rest(self, learned: Learned) -> Recall:
+    def initial_memory(self, state: AgentState) -> MemoryState:
         """Nothing remembered."""
-        return Recall(learned.actor.rest(), learned.critic.rest())
+        return MemoryState(state.actor.initial_memory(), state.critic.initial_memory())
 
     def act(
-        self, learned: Learned, recall: Recall, observation: Float[Array, " observation"], key: PRNGKeyArray
-    ) -> tuple[Recall, Act]:
+        self, state: AgentState, memory: MemoryState, observation: Float[Array, " observation"], key: PRNGKeyArray
+    ) -> tuple[MemoryState, Act]:
         """Draw from the policy. The critic's memory moves when the window is learnt from."""
-        kept, raw = self._decide(learned, recall, observation)
-        policy = POLICIES[self.policy]
-        drawn = policy.sample(raw, key)
-        return Recall(kept, recall.critic), Act(policy.action(drawn), drawn, policy.log_density(raw, drawn))
+        kept, raw = self._decide(state, memory, observation)
+        drawn = self._policy.sample(raw, key)
+        act = Act(self._policy.action(drawn), drawn, self._policy.log_density(raw, drawn))
+        return MemoryState(kept, memory.critic), act
 
     def play(
-        self, learned: Learned, recall: Recall, observation: Float[Array, " observation"]
-    ) -> tuple[Recall, Float[Array, " action"]]:
+        self, state: AgentState, memory: MemoryState, observation: Float[Array, " observation"]
+    ) -> tuple[MemoryState, Float[Array, " action"]]:
         """Take the policy's centre."""
-        kept, raw = self._decide(learned, recall, observation)
-        return Recall(kept, recall.critic), POLICIES[self.policy].centre(raw)
+        kept, raw = self._decide(state, memory, observation)
+        return MemoryState(kept, memory.critic), self._policy.centre(raw)
 
-    def update(self, learned: Learned, window: Window) -> tuple[Learned, Recall]:
-        """`passes` steps of actor and critic on the whole window, from targets and advantages computed once."""
-        seen = learned.observations.standard(window.observation)
-        sight = learned.sights.standard(window.sight)
-        payoffs = learned.payoffs.after(window.payoff, self.axis)
-        kept, values = self._values(learned.critic, window, sight)
-        _, after = jax.vmap(learned.critic)(kept, learned.sights.standard(window.sight_after))
-        target = jax.vmap(targets, in_axes=(0, 0, 0, None, None, None))(
-            payoffs.standard(window.payoff), values, after[:, 0], window.last, self.discount, self.trace
+    def update(
+        self, state: AgentState, window: Window[MemoryState]
+    ) -> tuple[AgentState, MemoryState, Diagnostics]:
+        """`epochs` steps of actor and critic on the whole window, from targets and advantages computed once.
+
+        Diagnostics are of the last epoch, before its step; explained variance is of the values before the update.
+        """
+        seen = state.observations.standard(window.observation)
+        critic_seen = state.critic_observations.standard(window.critic_observation)
+        payoffs = state.payoffs.after(window.payoff)
+        kept, values = self._values(state.critic, window, critic_seen)
+        standard = state.critic_observations.standard(window.critic_observation_after)
+        _, after = jax.vmap(state.critic)(kept, standard)
+        target = jax.vmap(TARGETS[self.target], in_axes=(0, 0, 0, None, None, None))(
+            payoffs.standard(window.payoff), values, after[:, 0], window.last, self.discount, self.td_lambda
         )
         advantage = self._standard(target - values)
         actors, critics = self._optimiser(self.actor_rate), self._optimiser(self.critic_rate)
 
-        def actor_loss(actor: Network) -> Float[Array, ""]:
+        def actor_loss(actor: Network) -> tuple[Float[Array, ""], Diagnostics]:
             raw, density = self._log_density(actor, window, seen)
             push = ESTIMATORS[self.estimator](density, window.act.log_density, advantage[..., None], self.clip)
-            return self.leash * jnp.mean(raw**2) - push.mean()
+            log_ratio = density - window.act.log_density
+            ratio = jnp.exp(log_ratio)
+            return self.logit_penalty * jnp.mean(raw**2) - push.mean(), {
+                "policy_loss": -push.mean(),
+                "entropy": jax.vmap(jax.vmap(self._policy.entropy))(raw).mean(),
+                "approximate_kl": jnp.mean(ratio - 1 - log_ratio),
+                "clipped_share": jnp.mean(jnp.abs(ratio - 1) > self.clip),
+            }
 
-        def critic_loss(critic: Network) -> Float[Array, ""]:
-            return 0.5 * jnp.mean((self._values(critic, window, sight)[1] - target) ** 2)
+        def critic_loss(critic: Network) -> tuple[Float[Array, ""], Diagnostics]:
+            loss = 0.5 * jnp.mean((self._values(critic, window, critic_seen)[1] - target) ** 2)
+            return loss, {"value_loss": loss}
 
-        def step(carry: Learned, _: None) -> tuple[Learned, None]:
-            actor, actor_steps = self._descend(actor_loss, carry.actor, carry.actor_steps, actors)
-            critic, critic_steps = self._descend(critic_loss, carry.critic, carry.critic_steps, critics)
-            where = lambda k: (k.actor, k.critic, k.actor_steps, k.critic_steps)  # noqa: E731
-            return eqx.tree_at(where, carry, (actor, critic, actor_steps, critic_steps)), None
+        def epoch(at: Learning, _: None) -> tuple[Learning, Diagnostics]:
+            actor, actor_optimiser, of_actor = self._descend(actor_loss, at.actor, at.actor_optimiser, actors)
+            critic, critic_optimiser, of_critic = self._descend(critic_loss, at.critic, at.critic_optimiser, critics)
+            return Learning(actor, critic, actor_optimiser, critic_optimiser), {**of_actor, **of_critic}
 
-        learned = jax.lax.scan(step, learned, None, self.passes)[0]
-        statistics = (
-            learned.observations.after(window.observation, self.axis),
-            learned.sights.after(window.sight, self.axis),
-            payoffs,
+        begun = Learning(state.actor, state.critic, state.actor_optimiser, state.critic_optimiser)
+        learnt, by_epoch = jax.lax.scan(epoch, begun, None, self.epochs)
+        state = AgentState(
+            *learnt,
+            observations=state.observations.after(window.observation),
+            critic_observations=state.critic_observations.after(window.critic_observation),
+            payoffs=payoffs,
         )
-        learned = eqx.tree_at(lambda k: (k.observations, k.sights, k.payoffs), learned, statistics)
-        return learned, Recall(window.recall_after.actor, kept)
+        unexplained = jnp.var(target - values) / jnp.maximum(jnp.var(target), 1e-12)
+        diagnostics = {name: numbers[-1] for name, numbers in by_epoch.items()} | {
+            "explained_variance": 1 - unexplained
+        }
+        return state, MemoryState(window.memory_after.actor, kept), diagnostics
+
+    def export(self, state: AgentState) -> NetworkActor:
+        """The actor, and how it scales what the silo itself sees."""
+        return NetworkActor(state.actor, state.observations, self.policy, self.hidden, self._dnc_of("actor"))
+
+    @property
+    def _policy(self) -> Policy:
+        return POLICIES[self.policy]
+
+    def _dnc_of(self, part: Literal["actor", "critic"]) -> DNCSize | None:
+        return self.dnc_size if self.dnc in (part, "both") else None
 
     def _decide(
-        self, learned: Learned, recall: Recall, observation: Float[Array, " observation"]
+        self, state: AgentState, memory: MemoryState, observation: Float[Array, " observation"]
     ) -> tuple[State | None, Float[Array, "2 action"]]:
-        kept, raw = learned.actor(recall.actor, learned.observations.standard(observation))
+        kept, raw = state.actor(memory.actor, state.observations.standard(observation))
         return kept, raw.reshape(2, self.action_size)
 
     def _log_density(
-        self, actor: Network, window: Window, seen: Float[Array, "games slots observation"]
+        self, actor: Network, window: Window[MemoryState], seen: Float[Array, "games slots observation"]
     ) -> tuple[Float[Array, "games slots 2 action"], Float[Array, "games slots action"]]:
-        _, raw = jax.vmap(actor.unroll, in_axes=(0, 0, None))(window.recall.actor, seen, window.first)
+        _, raw = jax.vmap(actor.unroll, in_axes=(0, 0, None))(window.memory.actor, seen, window.first)
         raw = raw.reshape(*raw.shape[:2], 2, self.action_size)
-        return raw, jax.vmap(jax.vmap(POLICIES[self.policy].log_density))(raw, window.act.raw)
+        return raw, jax.vmap(jax.vmap(self._policy.log_density))(raw, window.act.raw)
 
     def _values(
-        self, critic: Network, window: Window, sight: Float[Array, "games slots sight"]
+        self, critic: Network, window: Window[MemoryState], seen: Float[Array, "games slots critic_observation"]
     ) -> tuple[State | None, Float[Array, "games slots"]]:
-        kept, values = jax.vmap(critic.unroll, in_axes=(0, 0, None))(window.recall.critic, sight, window.first)
+        kept, values = jax.vmap(critic.unroll, in_axes=(0, 0, None))(window.memory.critic, seen, window.first)
         return kept, values[..., 0]
 
     def _standard(self, advantage: Float[Array, "games slots"]) -> Float[Array, "games slots"]:
@@ -167,21 +206,24 @@ class PolicyGradient(eqx.Module):
         Games go in step, so those of one slot are alike: their mean is a baseline beside the critic's, and late slots,
         where little is at stake, count as much as early ones. With few games all slots are taken together.
         """
-        games = advantage.shape[0] * (1 if self.axis is None else jax.lax.psum(1, self.axis))
-        over = 0 if games >= ENOUGH_GAMES else None
-        centred = advantage - everywhere(advantage.mean(over), self.axis)
-        return centred / jnp.sqrt(everywhere((centred**2).mean(over), self.axis) + 1e-8)
+        over = 0 if advantage.shape[0] * device_count() >= ENOUGH_GAMES else None
+        centred = advantage - everywhere(advantage.mean(over))
+        return centred / jnp.sqrt(everywhere((centred**2).mean(over)) + 1e-8)
 
     def _descend(
-        self, loss: object, network: Network, steps: optax.OptState, optimiser: optax.GradientTransformation
-    ) -> tuple[Network, optax.OptState]:
-        gradient = jax.tree.map(lambda g: everywhere(g, self.axis), jax.grad(loss)(network))  # type: ignore[arg-type]
-        change, steps = optimiser.update(gradient, steps)
+        self,
+        loss: Callable[[Network], tuple[Float[Array, ""], Diagnostics]],
+        network: Network,
+        steps: optax.OptState,
+        optimiser: optax.GradientTransformation,
+    ) -> tuple[Network, optax.OptState, Diagnostics]:
+        gradient, diagnostics = jax.grad(loss, has_aux=True)(network)
+        change, steps = optimiser.update(jax.tree.map(everywhere, gradient), steps)
         moved: Network = eqx.apply_updates(network, change)
-        return moved, steps
+        return moved, steps, diagnostics
 
     def _optimiser(self, rate: float) -> optax.GradientTransformation:
         def schedule(step: Int[Array, ""]) -> Float[Array, ""]:
-            return rate * (1 - 0.9 * jnp.minimum(step / (self.updates * self.passes), 1.0))
+            return rate * (1 - 0.9 * jnp.minimum(step / (self.updates * self.epochs), 1.0))
 
         return optax.chain(optax.clip_by_global_norm(self.gradient_norm), optax.adam(schedule))

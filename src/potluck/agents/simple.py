@@ -5,7 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from potluck.agents.learner import Act, Window
+from potluck.agents.actors import ConstantActor
+from potluck.agents.learner import Act, Diagnostics, Window
+from potluck.devices import gathered
 
 __all__ = ["Best", "Fixed", "Greedy", "Random"]
 
@@ -23,43 +25,46 @@ class Greedy(eqx.Module):
     action_size: int
     exploration: float = 0.1
     central: bool = False
-    axis: str | None = None
 
     def init(self, key: PRNGKeyArray) -> Best:
         """Start anywhere."""
         return Best(jax.random.uniform(key, (self.action_size,)), jnp.array(-jnp.inf))
 
-    def rest(self, learned: Best) -> None:
-        """Nothing to remember."""
-        del learned
+    def initial_memory(self, state: Best) -> None:
+        """It has none."""
+        del state
 
     def act(
-        self, learned: Best, recall: None, observation: Float[Array, " observation"], key: PRNGKeyArray
+        self, state: Best, memory: None, observation: Float[Array, " observation"], key: PRNGKeyArray
     ) -> tuple[None, Act]:
         """Explore or repeat."""
-        del recall, observation
+        del memory, observation
         whether, what = jax.random.split(key)
         anything = jax.random.uniform(what, (self.action_size,))
-        action = jnp.where(jax.random.uniform(whether) < self.exploration, anything, learned.action)
+        action = jnp.where(jax.random.uniform(whether) < self.exploration, anything, state.action)
         return None, Act(action, action, jnp.zeros_like(action))
 
     def play(
-        self, learned: Best, recall: None, observation: Float[Array, " observation"]
+        self, state: Best, memory: None, observation: Float[Array, " observation"]
     ) -> tuple[None, Float[Array, " action"]]:
         """Repeat."""
-        del recall, observation
-        return None, learned.action
+        del memory, observation
+        return None, state.action
 
-    def update(self, learned: Best, window: Window) -> tuple[Best, None]:
+    def update(self, state: Best, window: Window[None]) -> tuple[Best, None, Diagnostics]:
         """Keep the best slot of the window if it beats all before."""
         top = jnp.argmax(window.payoff)
-        action = window.act.action.reshape(-1, self.action_size)[top]
-        payoff = window.payoff.ravel()[top]
-        if self.axis is not None:
-            actions, payoffs = jax.lax.all_gather((action, payoff), self.axis)
-            action, payoff = actions[jnp.argmax(payoffs)], payoffs.max()
-        better = payoff > learned.payoff
-        return Best(jnp.where(better, action, learned.action), jnp.where(better, payoff, learned.payoff)), None
+        actions, payoffs = gathered(
+            (window.act.action.reshape(-1, self.action_size)[top], window.payoff.ravel()[top])
+        )
+        action, payoff = actions[jnp.argmax(payoffs)], payoffs.max()
+        better = payoff > state.payoff
+        best = Best(jnp.where(better, action, state.action), jnp.where(better, payoff, state.payoff))
+        return best, None, {"best_payoff": best.payoff}
+
+    def export(self, state: Best) -> ConstantActor:
+        """The best action so far."""
+        return ConstantActor(state.action)
 
 
 class Fixed(eqx.Module):
@@ -73,38 +78,42 @@ class Fixed(eqx.Module):
         """Nothing to know."""
         del key
 
-    def rest(self, learned: None) -> None:
-        """Nothing to remember."""
-        del learned
+    def initial_memory(self, state: None) -> None:
+        """It has none."""
+        del state
 
     def act(
-        self, learned: None, recall: None, observation: Float[Array, " observation"], key: PRNGKeyArray
+        self, state: None, memory: None, observation: Float[Array, " observation"], key: PRNGKeyArray
     ) -> tuple[None, Act]:
         """The action."""
         del key
-        action = self.play(learned, recall, observation)[1]
+        action = self.play(state, memory, observation)[1]
         return None, Act(action, action, jnp.zeros_like(action))
 
     def play(
-        self, learned: None, recall: None, observation: Float[Array, " observation"]
+        self, state: None, memory: None, observation: Float[Array, " observation"]
     ) -> tuple[None, Float[Array, " action"]]:
         """The action."""
-        del learned, recall, observation
+        del state, memory, observation
         return None, jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,))
 
-    def update(self, learned: None, window: Window) -> tuple[None, None]:
+    def update(self, state: None, window: Window[None]) -> tuple[None, None, Diagnostics]:
         """Nothing to learn."""
-        del learned, window
-        return None, None
+        del state, window
+        return None, None, {}
+
+    def export(self, state: None) -> ConstantActor:
+        """The action."""
+        return ConstantActor(jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,)))
 
 
 class Random(Fixed):
-    """Anything, each slot; in earnest the middle."""
+    """Anything, each slot; without exploration the middle."""
 
     def act(
-        self, learned: None, recall: None, observation: Float[Array, " observation"], key: PRNGKeyArray
+        self, state: None, memory: None, observation: Float[Array, " observation"], key: PRNGKeyArray
     ) -> tuple[None, Act]:
         """Uniform on the box."""
-        del learned, recall, observation
+        del state, memory, observation
         action = jax.random.uniform(key, (self.action_size,))
         return None, Act(action, action, jnp.zeros_like(action))

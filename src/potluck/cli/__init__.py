@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import bench, certify, data, demo, federation, game, scenario
+from potluck.cli import bench, certify, data, demo, families, federation, game, scenario, sweep
 from potluck.cli import train as training
 from potluck.errors import PotluckError
 
@@ -35,10 +35,12 @@ app.command("game")(game.game)
 app.add_typer(data.commands, name="data")
 app.add_typer(federation.commands, name="federation")
 app.command("train")(training.train)
+app.command("sweep")(sweep.sweep)
 app.command("resume")(training.resume)
 app.command("play")(training.play)
 app.command("export")(training.export)
 app.command("certify")(certify.certify)
+app.command("list")(families.list_)
 app.add_typer(bench.commands, name="bench")
 
 
@@ -65,11 +67,19 @@ def _root(
     [bold]potluck train --task digits --out runs/x[/bold]              let agents learn what to bring
 
     [bold]potluck certify runs/x[/bold]                                could any of them gain by deviating?
+
+    [bold]potluck sweep --vary mechanism.intensity=0,2,5,10[/bold]     train for many intensities at once
     """
 
 
 def _warn(message: Warning | str, *_: object) -> None:
     print(f"potluck: {message}", file=sys.stderr)
+
+
+def _flag(mistake: PotluckError) -> str | None:
+    """The flag that the person typed for the field, or the field's own name."""
+    flag = f"--{(mistake.field or '').replace('_', '-')}"
+    return flag if any(word.partition("=")[0] == flag for word in sys.argv[1:]) else mistake.field
 
 
 def main() -> None:
@@ -78,7 +88,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except (PotluckError, TyperException) as mistake:
-        message = mistake.format_message() if isinstance(mistake, TyperException) else str(mistake)
+        message = mistake.format_message() if isinstance(mistake, TyperException) else mistake.named(_flag(mistake))
         if message:  # empty where help was shown for want of a command
             print(f"potluck: {' '.join(message.split())}", file=sys.stderr)
         code = 2

@@ -205,10 +205,10 @@ def training(
     from rich.table import Table
 
     from potluck.cli.runtime import numbers
-    from potluck.studies.federation_figures import check_picture
     from potluck.studies.benchmarks.training import Work, draw_cost, measure
+    from potluck.studies.federation_figures import check_picture
 
-    asked = numbers(silos, "--silos")
+    asked = numbers(silos, "silos")
     check_picture(plot)
     for count in asked:
         if count < 2 or count != int(count):

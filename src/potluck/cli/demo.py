@@ -1,21 +1,21 @@
 """`potluck demo`: the first thing a newcomer sees."""
 
 import json as jsonlib
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.certify import EVERY, Watching, around, percent
+from potluck.cli.certify import around, percent
 from potluck.cli.options import JsonOption
+from potluck.cli.progress import TrainingDisplay, Watching, to_the_end
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from potluck.training.plan import Plan
+    from potluck.training.config import RunConfig
     from potluck.training.run import Progress
 
 __all__ = ["demo"]
@@ -40,9 +40,9 @@ def demo(
 
     [bold]potluck demo --slots 100000 --seeds 5 --out out/long[/bold]   as long as it takes to learn it well
     """
-    for option, given in (("--seeds", seeds), ("--slots", slots)):
+    for field, given in (("seeds", seeds), ("slots", slots)):
         if given is not None and given < 1:
-            raise PotluckError(f"{option} must be 1 or more, got {given}")
+            raise PotluckError(f"must be 1 or more, got {given}", field=field)
     from potluck.cli.runtime import start_cores
 
     start_cores()
@@ -51,11 +51,11 @@ def demo(
     from potluck.studies import demo as demos
 
     begun = time.monotonic()
-    plans = demos.plans(seeds or demos.SEEDS, slots or demos.SLOTS, games or demos.GAMES)
-    demos.prepare(out, plans)
+    configs = demos.configs(seeds or demos.SEEDS, slots or demos.SLOTS, games or demos.GAMES)
+    demos.prepare(out, configs)
     words = (("--seeds", seeds), ("--slots", slots), ("--games", games), ("--out", out if str(out) != OUT else None))
     again = " ".join(["potluck demo", *(f"{option} {value}" for option, value in words if value is not None)])
-    _train(out, plans, again)
+    _train(out, configs, again)
     with Watching() as watch:
         found = demos.save(demos.judge(out, watch), out)
     if json:
@@ -73,65 +73,16 @@ def demo(
     console.print(f"Try every deviation: potluck certify {out / 'mpgd'}", highlight=False, soft_wrap=True)
 
 
-def _train(out: Path, plans: "dict[str, Plan]", again: str) -> None:
-    """Show both trainings to their end, or to Ctrl-C; the work is done beside, where no signal has to wait for it."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from potluck.cli.runtime import leave
+def _train(out: Path, configs: "dict[str, RunConfig]", again: str) -> None:
+    """Show both trainings to their end, or to Ctrl-C."""
     from potluck.studies.demo import trainings
 
-    run, worker, moved = trainings(out, plans), ThreadPoolExecutor(1), False
-    with _Display(plans) as display:
-        try:
-            while (step := worker.submit(next, run, None).result()) is not None:
-                moved = True
-                display.update(*step)
-        except KeyboardInterrupt:
-            display.stop()
-            leave(worker, run, f"go on with: {again}", whole=moved)
-            raise typer.Exit(130) from None
+    with TrainingDisplay({NAMES[agent]: config.seeds for agent, config in configs.items()}) as display:
 
+        def show(step: "tuple[str, Progress]") -> None:
+            display.update(NAMES[step[0]], step[1])
 
-class _Display:
-    """Trainings on stderr: drawn where that is a terminal, else a line every few seconds."""
-
-    def __init__(self, plans: "dict[str, Plan]") -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
-        self._drawn, self._spoken = console.is_terminal, time.monotonic()
-        self._bars = Progress(
-            SpinnerColumn(), TextColumn("{task.fields[name]:<14}"), BarColumn(20), TextColumn("{task.description}"),
-            TimeElapsedColumn(), console=console, transient=True, disable=not self._drawn,
-        )  # fmt: skip
-        self._tasks = {
-            agent: self._bars.add_task("compiling…", total=plan.chunks, name=NAMES[agent])
-            for agent, plan in plans.items()
-        }
-
-    def __enter__(self) -> "_Display":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Clear the lines."""
-        self._bars.stop()
-
-    def update(self, agent: str, progress: "Progress") -> None:
-        """One of them has moved."""
-        text = (
-            f"{progress.slots:,} slots: welfare {progress.welfare:.1f}, d {progress.contribution:.3f}, "
-            f"P {progress.precision:.4f}"
-        )
-        self._bars.update(self._tasks[agent], completed=progress.chunk, description=text)
-        now = time.monotonic()
-        if not self._drawn and now - self._spoken >= EVERY:
-            self._spoken = now
-            print(f"{NAMES[agent]}: {text}", file=sys.stderr, flush=True)
+        to_the_end(trainings(out, configs), show, display.stop, f"go on with: {again}")
 
 
 def _show(console: "Console", found: dict[str, Any]) -> None:
@@ -142,7 +93,7 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
     seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
     table = Table(
         title=f"Four silos on digits, real training, {found['slots']:,} slots learnt: per slot",
-        caption=f"mean ± half the 95% interval over {seeds}, {found['games']} games each, no exploring",
+        caption=f"mean ± half the 95% interval over {seeds}, {found['games']} games each, no exploration",
         box=SIMPLE,
         padding=(0, 0, 0, 1),
     )

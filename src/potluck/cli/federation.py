@@ -1,7 +1,10 @@
 """`potluck federation`: train for real, and measure what contributions are worth."""
 
+import functools
+import inspect
 import json as jsonlib
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,32 +17,74 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from potluck.federation import FedAvg
-    from potluck.federation.measure import Measured, Point
+    from potluck.federation import Dataset, FedAvg
+    from potluck.scenario import FederationConfig
+    from potluck.studies.curve import Measured, Point
 
 __all__ = ["commands"]
 
 commands = typer.Typer(no_args_is_help=True, help="Train a federation for real, and measure precision.")
 
-TaskOption = Annotated[str, typer.Option(help="digits, fmnist, cifar10 or folder:PATH.npz.")]
-ModelOption = Annotated[str, typer.Option(help="logistic, mlp or cnn.")]
 SlotsOption = Annotated[int, typer.Option(help="Slots to play.")]
 SamplesOption = Annotated[
     str | None,
     typer.Option(help="Samples per silo, or one number for each, such as 100,200,50,50; the task's default otherwise."),
 ]
-RateOption = Annotated[float, typer.Option(help="Learning rate of the silos' SGD.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")]
 
+CONFIG: dict[str, tuple[type, str]] = {
+    "task": (str, "What is learnt; `potluck list task` names what there is."),
+    "model": (str, "What is trained; `potluck list model`."),
+    "hidden": (int, "Hidden units of mlp."),
+    "partition": (str, "How data falls to the silos: iid, dirichlet, quantity or natural."),
+    "concentration": (float, "Of dirichlet: small is skewed, large is even."),
+    "dynamics": (str, "How local data changes: static, redraw or stream."),
+    "optimiser": (str, "Of the silos; `potluck list optimiser`."),
+    "learning_rate": (float, "Of the silos' optimiser."),
+    "batch_size": (int, "Samples in a step."),
+    "epochs": (int, "Over what is contributed, in every slot."),
+    "partial_batches": (str, "A batch that is not full takes its share of a step, proportional, or a full one."),
+    "proximal": (float, "FedProx: pull towards the global model."),
+    "aggregation": (str, "Of the server; `potluck list aggregation`."),
+    "server_learning_rate": (float, "Of aggregations that have one."),
+    "server_momentum": (float, "Of aggregations that have one."),
+    "held_out": (int, "Held-out samples that precision is measured on, at most."),
+    "dtype": (str, "That silos compute in: float32 or bfloat16."),
+}
+"""The fields of FederationConfig that are options; what is left out takes the default of the field."""
 
-def _federation(task: str, **options: Any) -> "FedAvg":
-    """Load the data with its progress on stderr, then build."""
+
+def takes_config(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `CONFIG`; those that a person typed arrive in its parameter `config`."""
+    own = inspect.signature(command)
+    kept = [parameter for parameter in own.parameters.values() if parameter.name != "config"]
+    added = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[kind | None, typer.Option(help=text, rich_help_panel="The federation")],
+        )
+        for name, (kind, text) in CONFIG.items()
+    ]
+
+    @functools.wraps(command)
+    def filled(**values: Any) -> None:
+        typed = {name: values.pop(name) for name in CONFIG}
+        command(**values, config={name: value for name, value in typed.items() if value is not None})
+
+    filled.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    return filled
+
+
+def _described(options: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
+    """The config, and its data loaded with its progress on stderr."""
     from potluck.cli.data import Watching
-    from potluck.federation import build, load
+    from potluck.federation import federation_config, load
 
+    config = federation_config(**options)
     with Watching() as listener:
-        data = load(task, listener)
-    return build(data, **options)
+        return config, load(config.task, listener)
 
 
 def _sizes(samples: str | None) -> int | list[int] | None:
@@ -48,24 +93,26 @@ def _sizes(samples: str | None) -> int | list[int] | None:
 
     if samples is None:
         return None
-    given = numbers(samples, "--samples")
+    given = numbers(samples, "samples")
     if any(size != int(size) for size in given):
-        raise PotluckError(f"--samples must be whole numbers, got {samples!r}")
+        raise PotluckError(f"must be whole numbers, got {samples!r}", field="samples")
     sizes = [int(size) for size in given]
     return sizes if len(sizes) > 1 else sizes[0]
 
 
+def _at_least_one(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise PotluckError(f"must be 1 or more, got {number}", field=name)
+
+
 @commands.command()
+@takes_config
 def run(
+    config: dict[str, Any],
     contributions: Annotated[str, typer.Option(help="One d in [0, 1] per silo, such as 1,0.5,0.5,0.1.")] = "1,1,1,1",
-    task: TaskOption = "digits",
-    model: ModelOption = "mlp",
     slots: SlotsOption = 30,
     samples: SamplesOption = None,
-    learning_rate: RateOption = 0.05,
-    partition: Annotated[str, typer.Option(help="iid, dirichlet, quantity or natural.")] = "iid",
-    concentration: Annotated[float, typer.Option(help="Of dirichlet: small is skewed, large is even.")] = 0.5,
-    dynamics: Annotated[str, typer.Option(help="How local data changes: static, redraw or stream.")] = "static",
     seed: Annotated[int, typer.Option(help="Same seed, same bits.")] = 0,
     json: JsonOption = False,
     plot: PlotOption = None,
@@ -76,53 +123,54 @@ def run(
     """
     from potluck.cli.runtime import numbers, start_cores
 
-    given, held = numbers(contributions, "--contributions"), _sizes(samples)
-    if slots < 1:
-        raise PotluckError(f"--slots must be 1 or more, got {slots}")
+    given, held = numbers(contributions, "contributions"), _sizes(samples)
+    _at_least_one(slots=slots)
     if not 0 <= seed < 2**32:
-        raise PotluckError(f"--seed must be 0 or more and below 2**32, got {seed}")
+        raise PotluckError(f"must be 0 or more and below 2**32, got {seed}", field="seed")
     start_cores()
     import jax
     import jax.numpy as jnp
     from rich.console import Console
     from rich.live import Live
 
-    from potluck.federation import check_contributions, spread
-    from potluck.federation.figures import check_picture, draw_run
+    from potluck.federation import build, check_contributions, shard
     from potluck.federation.runs import compiled
+    from potluck.studies.federation_figures import check_picture, draw_run
 
     play = jnp.asarray(check_contributions(given, len(given)))
     check_picture(plot)
-    fed = _federation(
-        task, silos=len(given), samples=held, model=model, learning_rate=learning_rate, partition_by=partition,
-        concentration=concentration, changing=dynamics, seed=seed,
-    )  # fmt: skip
-    source = spread(fed)
+    described, data = _described(config)
+    fed = build(described, silos=len(given), samples=held, data=data, seed=seed)
+    source = shard(fed)
     start, rest = jax.random.split(jax.random.key(seed))  # as the library's `run` does: same seed, same game
     keys = jax.random.split(rest, slots)
     state = source.init(start)
-    initial, precision, sizes = float(fed.precision(state.model.weights)), [], []
+    initial, precision, sizes = float(fed.measure(state)), list[float](), list[list[int]]()
     train = compiled(lambda source, *slot: source.train(*slot), fed)
     console = Console(stderr=json)
     with Live(_slots(initial, [], []), console=console, refresh_per_second=8) as live:
         for key in keys:
             sizes.append([int(size) for size in state.window.size])
-            state, reached = train(source, state, play, key)
-            precision.append(float(reached))
+            state, measured = train(source, state, play, key)
+            precision.append(float(measured.precision))
             live.update(_slots(initial, precision, sizes))
     if not console.is_terminal:
         console.line()  # a table that goes into a file ends without one
     if json:
         result = {
-            "task": task, "model": model, "seed": seed, "contributions": given, "initial": initial,
+            "federation": described.model_dump(), "seed": seed, "contributions": given, "initial": initial,
             "slots": [{"slot": t, "precision": p, "local_samples": s}
                       for t, (p, s) in enumerate(zip(precision, sizes, strict=True), 1)],
         }  # fmt: skip
         jsonlib.dump(result, sys.stdout, indent=2)
         sys.stdout.write("\n")
     if plot is not None:
-        draw_run(initial, precision, f"{task}, {model}: contributions {contributions}", plot)
+        draw_run(initial, precision, f"{_title(described)}: contributions {contributions}", plot)
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
+
+
+def _title(config: "FederationConfig") -> str:
+    return f"{config.task}, {config.model}"
 
 
 def _slots(initial: float, precision: list[float], sizes: list[list[int]], last: int = 30) -> "Table":
@@ -138,12 +186,11 @@ def _slots(initial: float, precision: list[float], sizes: list[list[int]], last:
 
 
 @commands.command()
+@takes_config
 def curve(
-    task: TaskOption = "digits",
-    model: ModelOption = "mlp",
+    config: dict[str, Any],
     slots: SlotsOption = 30,
     samples: SamplesOption = None,
-    learning_rate: RateOption = 0.05,
     silos: Annotated[int, typer.Option(help="How many silos.")] = 4,
     seeds: Annotated[int, typer.Option(help="Games per contribution, each with its own split and weights.")] = 5,
     others: Annotated[float, typer.Option(help="What the others contribute while one silo moves.")] = 0.5,
@@ -154,12 +201,9 @@ def curve(
 
     [bold]potluck federation curve --task fmnist --plot curve.png[/bold]
     """
-    if slots < 1:
-        raise PotluckError(f"--slots must be 1 or more, got {slots}")
-    if seeds < 1:
-        raise PotluckError(f"--seeds must be 1 or more, got {seeds}")
+    _at_least_one(slots=slots, seeds=seeds)
     if not 0 <= others <= 1:
-        raise PotluckError(f"--others must be in [0, 1], got {others}")
+        raise PotluckError(f"must be in [0, 1], got {others}", field="others")
     held = _sizes(samples)
     from potluck.cli.runtime import start_cores
 
@@ -167,17 +211,15 @@ def curve(
     from rich.console import Console
     from rich.progress import Progress
 
-    from potluck.cli.data import Watching
-    from potluck.federation import build, load
-    from potluck.federation.figures import check_picture, draw_curve
-    from potluck.federation.measure import measure
+    from potluck.federation import build
+    from potluck.studies.curve import measure
+    from potluck.studies.federation_figures import check_picture, draw_curve
 
     check_picture(plot)
-    with Watching() as listener:
-        data = load(task, listener)
+    described, data = _described(config)
 
     def federation(seed: int) -> "FedAvg":
-        return build(data, silos=silos, samples=held, model=model, learning_rate=learning_rate, seed=seed)
+        return build(described, silos=silos, samples=held, data=data, seed=seed)
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True) as bar:
@@ -189,7 +231,7 @@ def curve(
     fitted = _fit(measured, slots)
     if json:
         result = {
-            "task": task, "model": model, "slots": slots, "seeds": seeds, "silos": silos, "others": others,
+            "federation": described.model_dump(), "slots": slots, "seeds": seeds, "silos": silos, "others": others,
             "initial": measured.initial, "common": _rows(measured.common), "own": _rows(measured.own), "fit": fitted,
         }  # fmt: skip
         jsonlib.dump(result, sys.stdout, indent=2)
@@ -197,7 +239,7 @@ def curve(
     else:
         _show(measured, fitted)
     if plot is not None:
-        draw_curve(measured, f"{task}, {model}, {slots} slots", plot)
+        draw_curve(measured, f"{_title(described)}, {slots} slots", plot)
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
 
 

@@ -1,36 +1,31 @@
 """What commands share: where a scenario comes from, numbers from text, and JAX set up once."""
 
 import math
-import os
-import sys
-from collections.abc import Generator
-from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
 
 from potluck.errors import PotluckError
 from potluck.scenario import Scenario, load, preset
 
-__all__ = ["chosen_scenario", "leave", "numbers", "start_cores", "start_jax"]
+__all__ = ["chosen_scenario", "numbers", "start_cores", "start_jax"]
 
 
 def chosen_scenario(path: Path | None, name: str | None) -> Scenario:
     """Read the scenario from a file or take a preset; `paper` when neither is named."""
     if path is not None and name is not None:
-        raise PotluckError(f"--preset {name} and the file {path} exclude each other; name one of them")
+        raise PotluckError(f"{name} and the file {path} exclude each other; name one of them", field="preset")
     return preset(name or "paper") if path is None else load(path)
 
 
-def numbers(text: str, option: str) -> list[float]:
+def numbers(text: str, field: str) -> list[float]:
     """Finite numbers separated by commas, as an option was given them."""
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
         raise PotluckError(
-            f"{option} must be numbers separated by commas, such as 1,0.5,0.5,0.1, got {text!r}"
+            f"must be numbers separated by commas, such as 1,0.5,0.5,0.1, got {text!r}", field=field
         ) from None
     if not all(math.isfinite(value) for value in values):
-        raise PotluckError(f"{option} must be finite numbers, got {text!r}")
+        raise PotluckError(f"must be finite numbers, got {text!r}", field=field)
     return values
 
 
@@ -51,17 +46,3 @@ def start_cores() -> None:
 
     start_jax(double=False)
     use_cores()
-
-
-def leave(worker: Executor, run: Generator[Any], advice: str, *, whole: bool) -> None:
-    """Keep the last whole chunk; where there is none of this process yet, or on a second Ctrl-C, go at once."""
-    try:
-        if whole:
-            print("potluck: finishing what is being computed; Ctrl-C again leaves at once", file=sys.stderr, flush=True)
-            worker.submit(run.close).result()
-            print(advice, file=sys.stderr)
-            return
-    except KeyboardInterrupt:
-        pass
-    print(advice, file=sys.stderr, flush=True)
-    os._exit(130)  # a thread inside a compiled program cannot be asked to stop

@@ -1,7 +1,6 @@
 """`potluck train`, `resume`, `play` and `export`: agents that learn the long-term game."""
 
 import json as jsonlib
-import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -15,7 +14,7 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from potluck.training.plan import Plan
+    from potluck.training.config import RunConfig
     from potluck.training.run import Progress
     from potluck.training.tensorboard import Board
 
@@ -23,30 +22,38 @@ __all__ = ["export", "play", "resume", "train"]
 
 BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard into the run too.")]
 CheckpointOption = Annotated[float, typer.Option(min=0, help="Seconds between checkpoints: what a kill -9 costs.")]
-EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal to draw on."""
 MOST_COLUMNS = 6
 """Silos that a table shows one by one."""
+
+
+AgentOption = Annotated[str, typer.Option(help="Who learns: see potluck list agent.")]
+TaskOption = Annotated[
+    str | None, typer.Option(help="Train for real on this task (see potluck data list); else as the scenario says.")
+]
+SlotsOption = Annotated[int, typer.Option(help="Slots that each seed plays, over all its games.")]
+SeedsOption = Annotated[int, typer.Option(help="Independent runs side by side, from the scenario's seed on.")]
+GamesOption = Annotated[int, typer.Option(help="Games that a seed's agents play at once.")]
+WindowOption = Annotated[int, typer.Option(help="D, slots between two updates; 0 leaves it to the game.")]
+EstimatorOption = Annotated[str | None, typer.Option(help="Of the actor's gradient: paper or ppo.")]
+TargetOption = Annotated[str | None, typer.Option(help="Of the critic: td-lambda.")]
+DncOption = Annotated[str | None, typer.Option(help="Which network has a DNC: critic, actor, both or none.")]
+PolicyOption = Annotated[str | None, typer.Option(help="Distribution over [0, 1]: gaussian or beta.")]
 
 
 def train(
     path: ScenarioArgument = None,
     preset: PresetOption = None,
-    agent: Annotated[
-        str, typer.Option(help="mpgd, wpr, maa2c, mappo, lineage, greedy, planner, nash, random or fixed:D.")
-    ] = "mpgd",
-    task: Annotated[
-        str | None,
-        typer.Option(help="Train for real on digits, fmnist, cifar10 or folder:PATH.npz; else as the scenario says."),
-    ] = None,
-    slots: Annotated[int, typer.Option(help="Slots that each seed plays, over all its games.")] = 100_000,
-    seeds: Annotated[int, typer.Option(help="Independent runs side by side, from the scenario's seed on.")] = 5,
-    games: Annotated[int, typer.Option(help="Games that a seed's agents play at once.")] = 16,
+    agent: AgentOption = "mpgd",
+    task: TaskOption = None,
+    slots: SlotsOption = 100_000,
+    seeds: SeedsOption = 5,
+    games: GamesOption = 16,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/AGENT-TASK otherwise.")] = None,
-    window: Annotated[int, typer.Option(help="D, slots between two updates; 0 leaves it to the game.")] = 0,
-    estimator: Annotated[str | None, typer.Option(help="Of the actor's gradient: paper or ppo.")] = None,
-    dnc: Annotated[str | None, typer.Option(help="Who has a memory: critic, actor, both or none.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Distribution over [0, 1]: gaussian or beta.")] = None,
+    window: WindowOption = 0,
+    estimator: EstimatorOption = None,
+    target: TargetOption = None,
+    dnc: DncOption = None,
+    policy: PolicyOption = None,
     checkpoint: CheckpointOption = 20.0,
     tensorboard: BoardOption = False,
     json: JsonOption = False,
@@ -62,33 +69,46 @@ def train(
 
     [bold]potluck train my.toml --agent wpr --out runs/wpr[/bold]          no redistribution
     """
+    from potluck.training.run import start
+
+    config = run_config(
+        path, preset, task, agent=agent, slots=slots, seeds=seeds, games=games, window=window, estimator=estimator,
+        target=target, dnc=dnc, policy=policy,
+    )  # fmt: skip
+    source = Path(task or _source(config)).stem.replace(":", "-")
+    folder = out or Path("runs") / f"{agent.replace(':', '-')}-{source}"
+    board = _board(folder, tensorboard)
+    follow(config, start(config, folder, interval=checkpoint), folder, board, json)
+
+
+def run_config(
+    path: Path | None,
+    preset: str | None,
+    task: str | None,
+    *,
+    agent: str,
+    slots: int,
+    seeds: int,
+    games: int,
+    window: int,
+    **options: str | None,
+) -> "RunConfig":
+    """What `train` and `sweep` are asked for; the task's data is loaded with its progress on stderr."""
     from potluck.cli.runtime import chosen_scenario, start_cores
 
     scenario = chosen_scenario(path, preset)
     start_cores()
-    from potluck.agents import CHOICES, Options
-    from potluck.scenario import FedAvgPrecision
-    from potluck.training.plan import Plan
-    from potluck.training.run import start
+    from potluck.agents import Options
+    from potluck.scenario import FederationConfig
+    from potluck.training.config import RunConfig
 
-    for option, given, name in (
-        ("estimator", estimator, "estimator"),
-        ("dnc", dnc, "memory"),
-        ("policy", policy, "policy"),
-    ):
-        if given is not None and given not in CHOICES[name]:
-            raise PotluckError(f"--{option} must be one of {', '.join(CHOICES[name])}, got {given!r}")
-    options = Options(estimator=estimator, policy=policy, memory=dnc)  # type: ignore[arg-type]
-    if task is None and isinstance(scenario.precision, FedAvgPrecision):
+    if task is None and isinstance(scenario.precision, FederationConfig):
         _load(scenario.precision.task)
     if task is not None:
-        from potluck.federation.described import on_task
+        from potluck.federation.from_scenario import on_task
 
         scenario = on_task(scenario, task, _load(task))
-    plan = Plan(scenario, agent, options, slots, seeds, games, window)
-    folder = out or Path("runs") / f"{agent.replace(':', '-')}-{Path(task or _source(plan)).stem.replace(':', '-')}"
-    board = _board(folder, tensorboard)
-    _follow(plan, start(plan, folder, interval=checkpoint), folder, board, json)
+    return RunConfig(scenario, agent, Options(**options), slots, seeds, games, window)
 
 
 def resume(
@@ -97,21 +117,26 @@ def resume(
     tensorboard: BoardOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Go on with a run that was stopped, from its newest checkpoint to its last slot.
+    """Go on with a run or a sweep that was stopped, from its newest checkpoint to its last slot.
 
     Its metrics come out as if it had never stopped. A damaged checkpoint is passed over for the one before it.
 
     [bold]potluck resume runs/x[/bold]
     """
     from potluck.cli.runtime import start_cores
-    from potluck.training.plan import read_plan
+    from potluck.training.config import read_config
+    from potluck.training.sweep import SWEEP
 
-    plan = read_plan(run)
+    if (run / SWEEP).exists():
+        from potluck.cli.sweep import resume_sweep
+
+        return resume_sweep(run, checkpoint, json)
+    config = read_config(run)
     board = _board(run, tensorboard)
     start_cores()
-    from potluck.training.run import go_on
+    from potluck.training.run import resume
 
-    _follow(plan, go_on(run, interval=checkpoint), run, board, json)
+    return follow(config, resume(run, interval=checkpoint), run, board, json)
 
 
 def play(
@@ -120,14 +145,14 @@ def play(
     game: Annotated[int, typer.Option(help="Another number draws another game: other costs, other batches.")] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Play one game with what a run has learnt, without exploring, and show its slots.
+    """Play one game with what a run has learnt, without exploration, and show its slots.
 
     [bold]potluck play runs/x[/bold]
 
     [bold]potluck play runs/x --seed 2 --json | jq '.slots[0]'[/bold]
     """
     if not 0 <= game < 2**32:
-        raise PotluckError(f"--game must be 0 or more and below 2**32, got {game}")
+        raise PotluckError(f"must be 0 or more and below 2**32, got {game}", field="game")
     from potluck.cli.runtime import start_cores
 
     start_cores()
@@ -136,30 +161,29 @@ def play(
     import numpy as np
     from rich.console import Console
 
-    from potluck.training.play import episode
+    from potluck.training.evaluation import episode
     from potluck.training.run import trained
 
     with Console(stderr=True).status("Playing…"):
         found = trained(run)
-        seed = found.plan.scenario.seed if seed is None else seed
-        environment, learned = found.of_seed(seed)
-        _, slots = eqx.filter_jit(episode)(environment, found.seated.learner, learned, jax.random.key(game))
+        seed = found.config.scenario.seed if seed is None else seed
+        _, slots = eqx.filter_jit(episode)(*found.of_seed(seed), jax.random.key(game))
     rows = [
         {
             "slot": t + 1,
             "contributions": np.asarray(slots.contributions[t], float).tolist(),
             "precision": float(slots.precision[t]),
-            "intensity": float(slots.intensity[t]),
+            "signal": float(slots.signal[t]),
             "payoffs": np.asarray(slots.payoffs[t], float).tolist(),
             "welfare": float(slots.welfare[t]),
         }
         for t in range(len(slots.precision))
     ]
     if json:
-        played = {"run": str(run), "agent": found.plan.agent, "seed": seed, "game": game, "slots": rows}
+        played = {"run": str(run), "agent": found.config.agent, "seed": seed, "game": game, "slots": rows}
         typer.echo(jsonlib.dumps(played))
         return
-    Console().print(_slots(rows, f"{found.plan.agent}, seed {seed}: one game without exploring"))
+    Console().print(_slots(rows, f"{found.config.agent}, seed {seed}: one game without exploration"))
 
 
 def export(
@@ -171,9 +195,9 @@ def export(
 ) -> None:
     """Write one silo's policy to a file of its own, for use in a deployment.
 
-    It holds nothing of any other silo but the mean and spread of what this one saw of them. In Python:
+    It holds nothing of any other silo but the mean and deviation of what this one saw of them. In Python:
 
-    from potluck.training.export import load_policy
+    from potluck import load_policy
 
     policy = load_policy("policy.potluck"); policy.start(); d = policy.decide(observation)
 
@@ -186,7 +210,7 @@ def export(
     from potluck.training.run import trained
 
     found = trained(run)
-    seed = found.plan.scenario.seed if seed is None else seed
+    seed = found.config.scenario.seed if seed is None else seed
     export_policy(found, silo, seed, out)
     size, sees = out.stat().st_size, load_policy(out).observation_size
     if json:
@@ -204,9 +228,9 @@ def _load(task: str) -> Any:
         return load(task, listener)
 
 
-def _source(plan: "Plan") -> str:
+def _source(config: "RunConfig") -> str:
     """What precision comes from, in a word."""
-    return getattr(plan.scenario.precision, "task", "curve")
+    return getattr(config.scenario.precision, "task", "curve")
 
 
 def _board(folder: Path, wanted: bool) -> "Board | None":
@@ -215,110 +239,41 @@ def _board(folder: Path, wanted: bool) -> "Board | None":
     return Board(folder) if wanted else None
 
 
-def _follow(plan: "Plan", run: "Generator[Progress]", folder: Path, board: "Board | None", json: bool) -> None:
-    """Show a run's progress to its end, or to Ctrl-C, which keeps what is learnt so far.
-
-    The work is done on a thread beside, since a compiled program lets no signal through.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    from potluck.cli.runtime import leave
+def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board: "Board | None", json: bool) -> None:
+    """Show a run's progress to its end, or to Ctrl-C."""
+    from potluck.cli.progress import TrainingDisplay, to_the_end
     from potluck.training.metrics import summary
     from potluck.training.run import METRICS
 
-    begun, last = time.monotonic(), None
-    worker = ThreadPoolExecutor(1)
-    with _Display(plan) as display:
+    begun = time.monotonic()
+    with TrainingDisplay({"": config.seeds}) as display:
+
+        def show(progress: "Progress") -> None:
+            display.update("", progress)
+            if board is not None:
+                board.write(progress)
+
         try:
-            while (progress := worker.submit(next, run, None).result()) is not None:
-                last = progress
-                display.update(progress)
-                if board is not None:
-                    board.write(progress)
-        except KeyboardInterrupt:
-            display.stop()
-            leave(worker, run, f"resume with: potluck resume {folder}", whole=last is not None)
-            raise typer.Exit(130) from None
+            to_the_end(run, show, display.stop, f"resume with: potluck resume {folder}")
         finally:
             if board is not None:
                 board.close()
-    took = time.monotonic() - begun
     found = {
-        "run": str(folder), "agent": plan.agent, "task": _source(plan), "seeds": plan.seeds, "games": plan.games,
-        "seconds": round(took, 3), "slots_per_second": display.rate, **summary(folder / METRICS),
+        "run": str(folder), "agent": config.agent, "task": _source(config), "seeds": config.seeds,
+        "games": config.games, "seconds": round(time.monotonic() - begun, 3), "slots_per_second": display.rate,
+        **summary(folder / METRICS),
     }  # fmt: skip
     if json:
         typer.echo(jsonlib.dumps(found))
         return
     by_seed = found["welfare_by_seed"].values()
     typer.echo(
-        f"{plan.agent} on {found['task']}: welfare {found['welfare']:.2f} per slot "
-        f"({min(by_seed):.2f} to {max(by_seed):.2f} over {plan.seeds} seed{'s' * (plan.seeds > 1)}), "
+        f"{config.agent} on {found['task']}: welfare {found['welfare']:.2f} per slot "
+        f"({min(by_seed):.2f} to {max(by_seed):.2f} over {config.seeds} seed{'s' * (config.seeds > 1)}), "
         f"P {found['precision']:.4f}, mean d {sum(found['contribution']) / len(found['contribution']):.3f}, "
         f"the last tenth of {found['slots']:,} slots"
     )
     typer.echo(f"Curves: {folder / METRICS}. See it play: potluck play {folder}")
-
-
-class _Display:
-    """Progress on stderr: drawn where that is a terminal, else a line every few seconds."""
-
-    def __init__(self, plan: "Plan") -> None:
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        self.plan = plan
-        self.rate: float | None = None
-        """Slots per second over all seeds, without the wait for the compiler."""
-        self._first: tuple[int, float] | None = None
-        self._console = Console(stderr=True)
-        self._spoken = time.monotonic()
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task("compiling…", total=plan.chunks)
-
-    def __enter__(self) -> "_Display":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Clear the line."""
-        self._bar.stop()
-
-    def update(self, progress: "Progress") -> None:
-        """After every call of the compiled program."""
-        now = time.monotonic()
-        left = ""
-        if self._first is None:
-            self._first = progress.slots, now
-        elif now > self._first[1]:
-            each = (progress.slots - self._first[0]) / (now - self._first[1])
-            self.rate = round(each * self.plan.seeds, 1)
-            total = progress.slots * progress.chunks / progress.chunk
-            left = f" {self.rate:,.0f} slots/s {_duration((total - progress.slots) / each)} left"
-        # 66 columns and the time gone by: fits a terminal of 80.
-        text = (
-            f"{progress.chunk / progress.chunks:.0%}{left}: welfare {progress.welfare:.1f} "
-            f"d {progress.contribution:.3f} P {progress.precision:.3f} α {progress.intensity:.2f}"
-        )
-        self._bar.update(self._task, completed=progress.chunk, description=text)
-        if not self._console.is_terminal and now - self._spoken >= EVERY:
-            self._spoken = now
-            print(text, file=sys.stderr, flush=True)
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 def _slots(rows: list[dict[str, Any]], title: str) -> "Table":
@@ -341,7 +296,7 @@ def _slots(rows: list[dict[str, Any]], title: str) -> "Table":
             str(row["slot"]),
             *(f"{value:.3f}" for value in shown(row["contributions"])),
             f"{row['precision']:.4f}",
-            f"{row['intensity']:.2f}",
+            f"{row['signal']:.2f}",
             *(f"{value:.1f}" for value in shown(row["payoffs"])),
             f"{row['welfare']:.1f}",
         )

@@ -21,7 +21,9 @@ EPSILON = 1e-3
 class Aggregation(Protocol):
     """Makes the server's optimiser; what a person leaves out takes the default that is written here."""
 
-    def __call__(self, server_learning_rate: Scalar = ..., server_momentum: Scalar = ...) -> optax.GradientTransformation:
+    def __call__(
+        self, server_learning_rate: Scalar = ..., server_momentum: Scalar = ...
+    ) -> optax.GradientTransformation:
         """An optimiser for −Δ."""
         ...
 

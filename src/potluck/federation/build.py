@@ -25,6 +25,9 @@ from potluck.scenario.explain import explained
 __all__ = ["build", "check_contributions", "federation_config"]
 
 
+DEFAULT = FederationConfig()
+
+
 def federation_config(**options: object) -> FederationConfig:
     """A description of a federation; what is wrong with it is one PotluckError that knows the field."""
     try:
@@ -36,7 +39,7 @@ def federation_config(**options: object) -> FederationConfig:
 
 
 def build(
-    config: FederationConfig = FederationConfig(),
+    config: FederationConfig = DEFAULT,
     *,
     silos: int = 4,
     samples: SupportsIndex | Sequence[SupportsIndex] | np.ndarray | None = None,
@@ -120,7 +123,9 @@ def local_sizes(
         return [max(min(size, share // 2), 1) if spare else size] * silos
     given = samples.tolist() if isinstance(samples, np.ndarray) else samples
     sizes = (
-        [integer("samples", size) for size in given] if isinstance(given, Sequence) else [integer("samples", given)] * silos
+        [integer("samples", size) for size in given]
+        if isinstance(given, Sequence)
+        else [integer("samples", given)] * silos
     )
     if len(sizes) != silos:
         raise PotluckError(f": {len(sizes)} sizes for {silos} silos; give one number or one per silo", field="samples")

@@ -10,7 +10,7 @@ from potluck.federation.source import Measurement
 from potluck.scenario import CurvePrecision, Drawn
 from potluck.scenario.terms import counts
 
-__all__ = ["Curve", "Progress", "CurveSource", "MeanCurve", "curve", "fit"]
+__all__ = ["Curve", "CurveSource", "MeanCurve", "Progress", "curve", "fit"]
 
 
 class Curve(eqx.Module):

@@ -31,10 +31,10 @@ NOBODY = 2**32 - 1
 class Silo(eqx.Module):
     """The pool of one silo, and which stretch of it is the current local set. Stacked, the pools of all silos."""
 
-    features: UInt8[Array, "pool ..."]
-    labels: Int[Array, " pool"]
-    pool: Int[Array, ""]
-    identity: Int[Array, ""]
+    features: UInt8[Array, "..."]
+    labels: Int[Array, "*silos pool"]
+    pool: Int[Array, "*silos"]
+    identity: Int[Array, "*silos"]
 
 
 class TestSet(eqx.Module):

@@ -1,7 +1,6 @@
 """What a silo does with a gradient, by name: what makes an optax transformation from a learning rate."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeAlias
 
 import optax
@@ -14,6 +13,20 @@ __all__ = ["OPTIMISERS", "Optimiser"]
 Optimiser: TypeAlias = Callable[[Float[Array, ""]], optax.GradientTransformation]
 """Its state starts afresh in every slot, since the global model has moved on."""
 
-OPTIMISERS: Registry[Optimiser] = Registry(
-    "optimiser", {"sgd": optax.sgd, "momentum": partial(optax.sgd, momentum=0.9), "adam": optax.adam}
-)
+
+def sgd(learning_rate: Float[Array, ""]) -> optax.GradientTransformation:
+    """w ← w − η g."""
+    return optax.sgd(learning_rate)
+
+
+def momentum(learning_rate: Float[Array, ""]) -> optax.GradientTransformation:
+    """v ← 0.9 v + g, w ← w − η v."""
+    return optax.sgd(learning_rate, momentum=0.9)
+
+
+def adam(learning_rate: Float[Array, ""]) -> optax.GradientTransformation:
+    """w ← w − η m̂ / (√v̂ + ε), with the customary β and ε."""
+    return optax.adam(learning_rate)
+
+
+OPTIMISERS: Registry[Optimiser] = Registry("optimiser", {"sgd": sgd, "momentum": momentum, "adam": adam})

@@ -32,8 +32,7 @@ def partition(
         return natural(silo, sizes, rng)
     if sum(sizes) > len(labels):
         raise PotluckError(
-            f": {len(sizes)} silos ask for {sum(sizes)} samples and the task has {len(labels)}; "
-            "lower samples or silos",
+            f": {len(sizes)} silos ask for {sum(sizes)} samples and the task has {len(labels)}; lower samples or silos",
             field="partition",
         )
     if kind == "dirichlet":
@@ -101,5 +100,7 @@ def natural(silo: Int[np.ndarray, " samples"] | None, sizes: Sequence[int], rng:
     decks = [rng.permutation(np.flatnonzero(silo == n)) for n in range(found)]
     for n, (deck, size) in enumerate(zip(decks, sizes, strict=True)):
         if size > len(deck):
-            raise PotluckError(f": silo {n} has {len(deck)} samples of its own and is asked for {size}", field="partition")
+            raise PotluckError(
+                f": silo {n} has {len(deck)} samples of its own and is asked for {size}", field="partition"
+            )
     return [deck[:size] for deck, size in zip(decks, sizes, strict=True)]

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
@@ -25,7 +25,6 @@ __all__ = ["ShardedFedAvg", "Trace", "compiled", "run", "run_games", "shard"]
 
 Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
-Rest: TypeAlias = tuple[FedAvg, Global, PRNGKeyArray]
 SILOS = "silos"
 """The mesh axis that one game's silos are divided along."""
 CACHE_BYTES = 8 << 20
@@ -70,22 +69,15 @@ class ShardedFedAvg(eqx.Module):
         check_length(contributions, fed.silos.pool)
 
         def round_(
-            silos: Silo, test: TestSet, window: Window, contributions: Float[Array, " silos"], rest: Rest
+            silos: Silo, test: TestSet, window: Window, contributions: Float[Array, " silos"]
         ) -> tuple[Global, Measurement]:
-            fed, model, key = rest
             here = dataclasses.replace(fed, silos=silos, test=test, axis=SILOS)
-            return here.round(model, contributions, key, window, marginal=marginal)
+            return here.round(state.model, contributions, training, window, marginal=marginal)
 
         training, change = jax.random.split(key)
-        split, everywhere = P(SILOS), P()
-        numbers = dataclasses.replace(fed, silos=None, test=None)
-        model, measured = jax.shard_map(
-            round_,
-            mesh=self.mesh,
-            in_specs=(split, split, split, split, everywhere),
-            out_specs=everywhere,
-            check_vma=False,
-        )(fed.silos, fed.test, state.window, contributions, (numbers, state.model, training))
+        model, measured = jax.shard_map(round_, mesh=self.mesh, in_specs=P(SILOS), out_specs=P(), check_vma=False)(
+            fed.silos, fed.test, state.window, contributions
+        )
         window = fed.dynamics.step(state.window, fed.silos.pool, change)
         return State(model=model, window=window), measured
 
@@ -106,7 +98,10 @@ def shard(fed: FedAvg) -> FedAvg | ShardedFedAvg:
 
 
 def run(
-    fed: FedAvg | ShardedFedAvg, contributions: Float[np.ndarray, "*slots silos"], key: PRNGKeyArray, slots: int | None = None
+    fed: FedAvg | ShardedFedAvg,
+    contributions: Float[np.ndarray, "*slots silos"],
+    key: PRNGKeyArray,
+    slots: int | None = None,
 ) -> Trace:
     """One game over all its slots: contributions per slot, or one set of them for `slots` slots.
 
@@ -182,7 +177,7 @@ def compiled(function: Callable[Inputs, Output], fed: FedAvg) -> Callable[Inputs
 
 @functools.cache
 def _compiled(function: Callable[Inputs, Output], library: bool) -> Callable[Inputs, Output]:
-    options: dict[str, dict[str, str]] = {}
+    options: dict[str, Any] = {}
     if library:
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # a version of XLA that names the option otherwise
             jax.jit(lambda x: x, compiler_options=LIBRARY_PRODUCTS).lower(0.0).compile()

@@ -19,8 +19,8 @@ class FederationConfig(Described):
     """Precision from a federation that really trains, measured on held-out data."""
 
     source: Annotated[Literal["fedavg"], Field(description="where precision comes from")] = "fedavg"
-    task: Annotated[str, Field(description="digits, fmnist, cifar10, folder:PATH.npz or one registered")] = "digits"
-    model: Annotated[str, Field(description="what is trained: logistic, mlp, cnn or one registered")] = "mlp"
+    task: Annotated[str, Field(description="what is learnt; `potluck list task` names what there is")] = "digits"
+    model: Annotated[str, Field(description="what is trained; `potluck list model`")] = "mlp"
     hidden: Annotated[Count | None, Field(description="hidden units of mlp; the task's own if left out")] = None
     channels: Annotated[tuple[Count, Count], Field(description="channels of cnn")] = (8, 16)
     partition: Annotated[PartitionName, Field(description="how data falls to the silos")] = "iid"
@@ -29,7 +29,7 @@ class FederationConfig(Described):
         DynamicsName,
         Field(description="local sets stay, are drawn anew in every slot, or samples come and go"),
     ] = "static"
-    optimiser: Annotated[str, Field(description="of the silos: sgd, momentum, adam or one registered")] = "sgd"
+    optimiser: Annotated[str, Field(description="of the silos; `potluck list optimiser`")] = "sgd"
     learning_rate: Annotated[Positive, Field(description="of the silos' optimiser")] = 0.05
     batch_size: Annotated[Count | None, Field(description="samples in a step; the task's own if left out")] = None
     epochs: Annotated[Count, Field(description="passes over what is contributed, in every slot")] = 1
@@ -38,9 +38,7 @@ class FederationConfig(Described):
         Field(description="a batch that is not full takes its share of a step, or a whole one (the custom)"),
     ] = "proportional"
     proximal: Annotated[NonNegative, Field(description="FedProx: pull towards the global model")] = 0.0
-    aggregation: Annotated[
-        str, Field(description="of the server: fedavg, fedavgm, fedadam, fedyogi or one registered")
-    ] = "fedavg"
+    aggregation: Annotated[str, Field(description="of the server; `potluck list aggregation`")] = "fedavg"
     server_learning_rate: Annotated[
         Positive | None, Field(description="of aggregations that have one; the aggregation's own if left out")
     ] = None

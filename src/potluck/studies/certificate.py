@@ -16,21 +16,21 @@ from jaxtyping import Float
 
 from potluck.economy import jain_index
 from potluck.errors import PotluckError
-from potluck.federation.measure import RESAMPLES, Interval, interval
 from potluck.scenario import CurvePrecision
 from potluck.studies.deviations import (
     CONSTANTS,
     Played,
     constant_deviations,
-    in_earnest,
+    evaluated,
     planned_deviations,
     planned_for_all,
     trained_deviations,
 )
+from potluck.studies.intervals import RESAMPLES, Interval, interval
 from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
-from potluck.training.plan import RUN, Plan, read_plan
-from potluck.training.run import Trained, go_on, start, trained
+from potluck.training.config import RUN, RunConfig, read_config
+from potluck.training.run import Trained, resume, start, trained
 
 __all__ = ["Bounds", "Certificate", "SiloCertificate", "bound", "bounds", "certify", "gain_share", "plain"]
 
@@ -130,25 +130,25 @@ def certify(
     watch: Watcher = lambda *_: None,
 ) -> Certificate:
     """Certify learnt play. `slots` is the budget of each trained deviator; 0 trains none."""
-    if run.plan.joint:
-        raise PotluckError(f"{run.plan.agent} sets all contributions, so nobody can deviate from it")
+    if run.config.joint:
+        raise PotluckError(f"{run.config.agent} sets all contributions, so nobody can deviate from it")
     if games < 2:
         raise PotluckError(f"games must be 2 or more: some to choose a deviation, some to measure it, got {games}")
     watch("play", 0.0)
-    own = in_earnest(run, games)
+    own = evaluated(run, games)
     constants = constant_deviations(run, games, watch)
     deviations = {f"constant {level:g}": values for level, values in zip(CONSTANTS, constants, strict=True)}
     if slots > 0:
         deviations["trained"] = trained_deviations(run, games, slots, watch)
-    if isinstance(run.plan.scenario.precision, CurvePrecision):
+    if isinstance(run.config.scenario.precision, CurvePrecision):
         deviations["plan"] = planned_deviations(run, games, watch)
     gains, found_by = _gains(own.payoffs, deviations)
     levels = constants.mean((1, 2))
     stakes = levels.max(0) - levels.min(0)
     payoffs = own.payoffs.mean(1)
     return Certificate(
-        agent=run.plan.agent,
-        seeds=run.plan.seeds,
+        agent=run.config.agent,
+        seeds=run.config.seeds,
         games=games,
         slots=run.slots,
         deviator_slots=slots,
@@ -205,24 +205,24 @@ def gain_share(
 
 def bounds(run: Trained, folder: Path, *, games: int = 128, watch: Watcher = lambda *_: None) -> Bounds:
     """WPR, trained as long as the run in `folder` was into a folder within it, or reused; and a planner's play."""
-    wpr = run if run.plan.agent == "wpr" else bound(without(run.plan), folder / "wpr", watch)
+    wpr = run if run.config.agent == "wpr" else bound(without(run.config), folder / "wpr", watch)
     planner = planned_for_all(run, games, watch)
     watch("play of the bounds", 0.0)
-    return Bounds(in_earnest(wpr, games), planner)
+    return Bounds(evaluated(wpr, games), planner)
 
 
-def without(plan: Plan) -> Plan:
+def without(config: RunConfig) -> RunConfig:
     """The same budget without redistribution."""
-    return dataclasses.replace(plan, agent="wpr")
+    return dataclasses.replace(config, agent="wpr")
 
 
-def bound(plan: Plan, folder: Path, watch: Watcher = lambda *_: None) -> Trained:
+def bound(config: RunConfig, folder: Path, watch: Watcher = lambda *_: None) -> Trained:
     """Train a bound, go on with it, or take it as it is."""
     begun = (folder / RUN).exists()
-    if begun and read_plan(folder) != plan:
-        raise PotluckError(f"{folder}: holds a run of another plan; remove it, or ask for no bounds")
-    for progress in go_on(folder) if begun else start(plan, folder):
-        watch(f"training {plan.agent}", progress.chunk / progress.chunks)
+    if begun and read_config(folder) != config:
+        raise PotluckError(f"{folder}: holds another run; remove it, or ask for no bounds")
+    for progress in resume(folder) if begun else start(config, folder):
+        watch(f"training {config.agent}", progress.chunk / progress.chunks)
     return trained(folder)
 
 

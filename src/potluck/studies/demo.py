@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation.described import on_task
-from potluck.federation.measure import Interval, interval
+from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
 from potluck.studies.certificate import Certificate, certify, gain_share, without
-from potluck.studies.deviations import in_earnest, planned_for_all
+from potluck.studies.deviations import evaluated, planned_for_all
 from potluck.studies.figures import draw_learning, draw_silos
+from potluck.studies.intervals import Interval, interval
 from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
-from potluck.training.files import whole_text
-from potluck.training.plan import RUN, Plan, read_plan
-from potluck.training.run import METRICS, Progress, Trained, claimed, go_on, start, trained
+from potluck.training.config import RUN, RunConfig, read_config
+from potluck.training.files import write_text
+from potluck.training.run import METRICS, Progress, Trained, claim, resume, start, trained
 
-__all__ = ["AGENTS", "MARK", "SEEDS", "SLOTS", "Demo", "Outcome", "judge", "plans", "prepare", "save", "trainings"]
+__all__ = ["AGENTS", "MARK", "SEEDS", "SLOTS", "Demo", "Outcome", "configs", "judge", "prepare", "save", "trainings"]
 
 SLOTS = 23_040
 """Slots of each seed: what two trainings of three seeds play in about two minutes on two cores."""
@@ -38,7 +38,7 @@ PICTURES = ("learning.png", "silos.png")
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One agent's play in earnest, per slot, every slot alike."""
+    """One agent's play without exploration, per slot, every slot alike."""
 
     welfare: Interval
     gain_share: Interval | None
@@ -61,9 +61,9 @@ class Demo:
     """Slots played, and welfare while learning [seeds, windows]; the planner's plan earns the same throughout."""
 
 
-def plans(seeds: int = SEEDS, slots: int = SLOTS, games: int = GAMES) -> dict[str, Plan]:
+def configs(seeds: int = SEEDS, slots: int = SLOTS, games: int = GAMES) -> dict[str, RunConfig]:
     """The same budget for both."""
-    first = Plan(on_task(preset("paper"), TASK), "mpgd", slots=slots, seeds=seeds, games=games)
+    first = RunConfig(on_task(preset("paper"), TASK), "mpgd", slots=slots, seeds=seeds, games=games)
     return {"mpgd": first, "wpr": without(first)}
 
 
@@ -72,18 +72,18 @@ def folders(out: Path) -> dict[str, Path]:
     return {"mpgd": out / "mpgd", "wpr": out / "mpgd" / "wpr"}
 
 
-def prepare(out: Path, wanted: dict[str, Plan]) -> None:
+def prepare(out: Path, wanted: dict[str, RunConfig]) -> None:
     """Clear away a demo that is over or was another; keep one that was interrupted. Touches no file of anyone else."""
     try:
         finished = _finished(out)
         for agent, folder in folders(out).items():
             if (folder / RUN).exists() and (finished or not _is(folder, wanted[agent])):
-                with claimed(folder):  # nobody is training there
+                with claim(folder):  # nobody is training there
                     _clear(folder)
         for picture in PICTURES:
             (out / picture).unlink(missing_ok=True)
         out.mkdir(parents=True, exist_ok=True)
-        whole_text(out / MARK, json.dumps({"potluck": "demo", "finished": False}) + "\n")
+        write_text(out / MARK, json.dumps({"potluck": "demo", "finished": False}) + "\n")
     except OSError as fault:
         raise PotluckError(f"{out}: {(fault.strerror or str(fault)).lower()}; name a folder with --out") from None
 
@@ -106,9 +106,9 @@ def _finished(out: Path) -> bool:
     raise PotluckError(f"{mark}: not written by a demo; name another folder with --out")
 
 
-def _is(folder: Path, plan: Plan) -> bool:
+def _is(folder: Path, config: RunConfig) -> bool:
     with contextlib.suppress(PotluckError):
-        return read_plan(folder) == plan
+        return read_config(folder) == config
     return False
 
 
@@ -123,7 +123,7 @@ def _clear(folder: Path) -> None:
             empty.rmdir()
 
 
-def trainings(out: Path, wanted: dict[str, Plan]) -> Generator[tuple[str, Progress]]:
+def trainings(out: Path, wanted: dict[str, RunConfig]) -> Generator[tuple[str, Progress]]:
     """Train both in turns, so that they can be watched side by side; closing this keeps what is learnt so far."""
     runs: dict[str, Generator[Progress]] = {}
     done = dict.fromkeys(AGENTS, 0.0)
@@ -132,7 +132,7 @@ def trainings(out: Path, wanted: dict[str, Plan]) -> Generator[tuple[str, Progre
             agent = min(done, key=lambda name: done[name])
             if agent not in runs:
                 folder = folders(out)[agent]
-                runs[agent] = go_on(folder) if (folder / RUN).exists() else start(wanted[agent], folder)
+                runs[agent] = resume(folder) if (folder / RUN).exists() else start(wanted[agent], folder)
             progress = next(runs[agent], None)
             if progress is None:
                 del done[agent]
@@ -145,13 +145,13 @@ def trainings(out: Path, wanted: dict[str, Plan]) -> Generator[tuple[str, Progre
 
 
 def judge(out: Path, watch: Watcher = lambda *_: None) -> Demo:
-    """Play in earnest what was learnt, and measure it."""
+    """Play what was learnt without exploration, and measure it."""
     runs: dict[str, Trained] = {}
     for agent, folder in folders(out).items():
-        watch(f"{agent}: playing in earnest", 0.0)
+        watch(f"{agent}: evaluation", 0.0)
         runs[agent] = trained(folder)
-    games = runs["mpgd"].plan.games
-    played = {agent: in_earnest(run, games) for agent, run in runs.items()}
+    games = runs["mpgd"].config.games
+    played = {agent: evaluated(run, games) for agent, run in runs.items()}
     played["planner"] = planned_for_all(runs["mpgd"], games, watch)
     welfare = {agent: play.welfare.mean((1, 2)) for agent, play in played.items()}
     outcomes = {}
@@ -168,7 +168,7 @@ def judge(out: Path, watch: Watcher = lambda *_: None) -> Demo:
         )
     curves = {agent: _curve(folder / METRICS) for agent, folder in folders(out).items()}
     curves["planner"] = curves["mpgd"][0][[0, -1]], np.repeat(welfare["planner"][:, None], 2, axis=1)
-    return Demo(runs["mpgd"].plan.seeds, games, int(curves["mpgd"][0][-1]), outcomes, curves)
+    return Demo(runs["mpgd"].config.seeds, games, int(curves["mpgd"][0][-1]), outcomes, curves)
 
 
 def _curve(metrics: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -185,7 +185,7 @@ def save(demo: Demo, out: Path) -> dict[str, Any]:
         draw_silos(
             {agent: (each.contributions, each.payoffs) for agent, each in demo.outcomes.items()}, out / PICTURES[1]
         )
-        whole_text(out / MARK, json.dumps(found, indent=1) + "\n")
+        write_text(out / MARK, json.dumps(found, indent=1) + "\n")
     except OSError as fault:
         raise PotluckError(f"{fault.filename or out}: {(fault.strerror or str(fault)).lower()}") from None
     return found

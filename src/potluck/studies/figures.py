@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from potluck.federation.measure import Interval
+from potluck.studies.intervals import Interval
 from potluck.studies.stage import Solution, Sweep
 
 __all__ = ["draw_game", "draw_learning", "draw_silos"]

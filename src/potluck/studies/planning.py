@@ -18,10 +18,11 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents import Environment
-from potluck.game import Planner
+from potluck.devices import GAMES, mesh_over
+from potluck.errors import PotluckError
+from potluck.game import Members, Planner
 from potluck.scenario import CurvePrecision
-from potluck.training.loop import AXIS, mesh_for
-from potluck.training.play import long_term
+from potluck.training.evaluation import long_term
 from potluck.training.run import Trained
 
 __all__ = ["Watcher", "climb", "follow", "plan_for_all", "search"]
@@ -40,16 +41,18 @@ Watcher = Callable[[str, float], None]
 
 def plan_for_all(run: Trained, watch: Watcher = lambda *_: None) -> tuple[Planner, Float[Array, "slots silos"]]:
     """The run's game with one player who decides for all, and the plan of highest welfare found for it."""
-    arrays, rest = eqx.partition(Planner(run.seated.environment.game), eqx.is_array)  # type: ignore[attr-defined]
-    planner = eqx.combine(jax.tree.map(lambda leaf: leaf[0], arrays), rest)  # all seeds play the same federation
-    key = jax.random.fold_in(jax.random.key(run.plan.scenario.seed), 2**32 - 2)
-    if isinstance(run.plan.scenario.precision, CurvePrecision):
+    environment = run.lanes.lane(0).environment  # all seeds play the same federation
+    if not isinstance(environment, Members | Planner):
+        raise PotluckError(f": {run.config.agent} plays no game that a planner could", field="agent")
+    planner = Planner(environment.game)
+    key = jax.random.fold_in(jax.random.key(run.config.scenario.seed), 2**32 - 2)
+    if isinstance(run.config.scenario.precision, CurvePrecision):
         watch("planner: ascent", 0.0)
         return planner, eqx.filter_jit(climb)(planner, 1.0, key)
     return planner, search(planner, key, watch)
 
 
-def follow(environment: Environment, plan: Float[Array, "slots action"], key: PRNGKeyArray) -> tuple[Array, Any]:
+def follow(environment: Environment[Any, Any], plan: Float[Array, "slots action"], key: PRNGKeyArray) -> tuple[Array, Any]:
     """One whole game whose only player keeps to a plan: payoffs [slots, 1], reports of its slots."""
     resetting, stepping = jax.random.split(key)
 
@@ -62,7 +65,7 @@ def follow(environment: Environment, plan: Float[Array, "slots action"], key: PR
     return played
 
 
-def climb(environment: Environment, discount: float, key: PRNGKeyArray) -> Float[Array, "slots action"]:
+def climb(environment: Environment[Any, Any], discount: float, key: PRNGKeyArray) -> Float[Array, "slots action"]:
     """Ascend the only player's long-term payoff from four starts: little, half, much, and less and less.
 
     It is the mean over several games, since terms may be drawn anew in each.
@@ -75,9 +78,9 @@ def climb(environment: Environment, discount: float, key: PRNGKeyArray) -> Float
 
     def ascend(begun: Float[Array, "slots action"]) -> tuple[Array, Array]:
         def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], None]:
-            plan, memory = carry
-            change, memory = optimiser.update(-jax.grad(worth)(plan), memory)
-            return (jnp.clip(plan + change, 0, 1), memory), None
+            plan, state = carry
+            change, state = optimiser.update(-jax.grad(worth)(plan), state)
+            return (jnp.clip(plan + change, 0, 1), state), None
 
         plan = jax.lax.scan(step, (begun, optimiser.init(begun)), None, STEPS)[0][0]
         return plan, worth(plan)
@@ -90,13 +93,13 @@ def climb(environment: Environment, discount: float, key: PRNGKeyArray) -> Float
 
 
 class Search(eqx.Module):
-    """Where the search stands: contributions in each part of the game, and the optimiser's memory."""
+    """Where the search stands: contributions in each part of the game, and the optimiser's state."""
 
     parts: Float[Array, "parts action"]
-    memory: optax.OptState
+    optimiser: optax.OptState
 
 
-def search(environment: Environment, key: PRNGKeyArray, watch: Watcher) -> Float[Array, "slots action"]:
+def search(environment: Environment[Any, Any], key: PRNGKeyArray, watch: Watcher) -> Float[Array, "slots action"]:
     """Ascend the mean payoff of a slot along slopes estimated from pairs of plans."""
     parts = len(np.unique(_part(environment.horizon)))
     begun = jnp.full((parts, environment.action_size), 0.5)
@@ -104,7 +107,7 @@ def search(environment: Environment, key: PRNGKeyArray, watch: Watcher) -> Float
     for generation in range(GENERATIONS):
         watch("planner: direct search", generation / GENERATIONS)
         spent = jnp.asarray(generation / GENERATIONS)
-        at = _better(environment, at, spent, jax.random.fold_in(key, generation), mesh_for(PAIRS))
+        at = _better(environment, at, spent, jax.random.fold_in(key, generation), mesh_over(PAIRS))
     return at.parts[_part(environment.horizon)]
 
 
@@ -119,7 +122,7 @@ def _stepper() -> optax.GradientTransformation:
 
 
 @eqx.filter_jit
-def _better(environment: Environment, at: Search, spent: Float[Array, ""], key: PRNGKeyArray, mesh: Mesh) -> Search:
+def _better(environment: Environment[Any, Any], at: Search, spent: Float[Array, ""], key: PRNGKeyArray, mesh: Mesh) -> Search:
     """One step along the mean of (W(z + σε) − W(z − σε))·ε / 2σ; the two of a pair play the same game."""
     drawing, playing = jax.random.split(key)
     noise = jax.random.normal(drawing, (PAIRS, *at.parts.shape))
@@ -135,8 +138,8 @@ def _better(environment: Environment, at: Search, spent: Float[Array, ""], key: 
         lead: Float[Array, ""] = ahead - behind
         return lead
 
-    spread_out = jax.shard_map(jax.vmap(leading), mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False)
-    leads = spread_out(noise, jax.random.split(playing, PAIRS))
+    sharded = jax.shard_map(jax.vmap(leading), mesh=mesh, in_specs=P(GAMES), out_specs=P(GAMES), check_vma=False)
+    leads = sharded(noise, jax.random.split(playing, PAIRS))
     slope = jnp.mean(leads[:, None, None] * noise, axis=0) / (2 * far)
-    change, memory = _stepper().update(-slope, at.memory)
-    return Search(jnp.clip(at.parts + change, 0, 1), memory)
+    change, state = _stepper().update(-slope, at.optimiser)
+    return Search(jnp.clip(at.parts + change, 0, 1), state)

@@ -1,30 +1,26 @@
-"""Checkpoints: everything to go on from, the newest three."""
+"""Checkpoints: everything to resume from, the newest three."""
 
 import dataclasses
-import io
 import math
 import warnings
 from pathlib import Path
-from typing import Any
-
-import equinox as eqx
-import jax
-import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.training.files import read_whole, write_whole
+from potluck.training.files import read_arrays, write_arrays
+from potluck.training.loop import Runs
 
 __all__ = ["Checkpoint", "latest", "save", "set_aside"]
 
 KEPT = 3
 SUFFIX = ".ckpt"
+MARK = b"potluck checkpoint 2\n"
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Everything to go on from."""
+    """Everything to resume from."""
 
-    runs: Any
+    runs: Runs
     chunk: int
     """Calls of the compiled program done."""
     metrics: int
@@ -33,14 +29,11 @@ class Checkpoint:
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Write `folder/CHUNK.ckpt`; the oldest beyond three are removed."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(checkpoint.runs, eqx.is_array))]
-    content = io.BytesIO()
-    numbers = np.array([checkpoint.chunk, checkpoint.metrics])
-    np.savez(content, allow_pickle=False, numbers=numbers, **{f"leaf{n}": leaf for n, leaf in enumerate(leaves)})
     place = folder / f"{checkpoint.chunk:08d}{SUFFIX}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(place, content.getbuffer())
+        about = {"chunk": checkpoint.chunk, "metrics": checkpoint.metrics}
+        write_arrays(place, MARK, about, checkpoint.runs)
     except OSError as fault:
         raise PotluckError(
             f"{place}: checkpoint not written ({(fault.strerror or str(fault)).lower()}); the one before is kept, "
@@ -50,14 +43,15 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         old.unlink(missing_ok=True)
 
 
-def latest(folder: Path, like: Any, metrics: float = math.inf) -> Checkpoint | None:
-    """The newest checkpoint that is whole, shaped as `like`, none of whose metrics are lost; None without one.
+def latest(folder: Path, like: Runs, metrics: float = math.inf) -> Checkpoint | None:
+    """The newest checkpoint that is complete, shaped as `like`, none of whose metrics are lost; None without one.
 
-    `metrics` is how many bytes of them there are; whoever does not go on needs none.
+    `metrics` is how many bytes of them there are; whoever does not resume needs none.
     """
     for place in reversed(_all(folder)):
         try:
-            found = _read(place, like)
+            about, runs = read_arrays(place, MARK, lambda _: like)
+            found = Checkpoint(runs, int(about["chunk"]), int(about["metrics"]))
             if found.metrics <= metrics:
                 return found
             fault: Exception = ValueError(f"{found.metrics - metrics:.0f} bytes of its metrics are lost")
@@ -76,18 +70,3 @@ def set_aside(folder: Path, after: int) -> None:
 
 def _all(folder: Path) -> list[Path]:
     return sorted(place for place in folder.glob(f"*{SUFFIX}") if place.stem.isdecimal())
-
-
-def _read(place: Path, like: Any) -> Checkpoint:
-    payload = read_whole(place)
-    arrays, rest = eqx.partition(like, lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
-    expected, shape = jax.tree.flatten(arrays)
-    with np.load(io.BytesIO(payload), allow_pickle=False) as file:
-        if len(file.files) != len(expected) + 1:
-            raise ValueError(f"it holds {len(file.files) - 1} arrays where {len(expected)} go")
-        leaves = [file[f"leaf{n}"] for n in range(len(expected))]
-        chunk, metrics = (int(number) for number in file["numbers"])
-    for leaf, wanted in zip(leaves, expected, strict=True):
-        if leaf.shape != wanted.shape or leaf.dtype != wanted.dtype:
-            raise ValueError(f"it holds {leaf.dtype}{list(leaf.shape)} where {wanted.dtype}{list(wanted.shape)} goes")
-    return Checkpoint(eqx.combine(jax.tree.unflatten(shape, leaves), rest), chunk, metrics)

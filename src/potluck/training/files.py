@@ -1,23 +1,65 @@
-"""Files that are whole or not there: hashed, written beside their place, renamed into it."""
+"""Files that are complete or not there: written beside their place, renamed into it, and arrays with a hash."""
 
 import contextlib
 import hashlib
+import io
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
-__all__ = ["read_whole", "whole_text", "write_whole"]
+import equinox as eqx
+import jax
+
+__all__ = ["read_arrays", "write_arrays", "write_text"]
 
 HASH = 32
+Tree = TypeVar("Tree")
 
 
-def write_whole(place: Path, payload: bytes | memoryview, mark: bytes = b"") -> None:
-    """The mark, the hash of the payload, the payload; a fault leaves what was there before."""
+def write_arrays(place: Path, mark: bytes, about: dict[str, Any], tree: Any) -> None:
+    """A mark, a hash, a line of JSON, then the arrays of a tree; a fault leaves what was there before."""
+    content = io.BytesIO()
+    content.write(json.dumps(about).encode() + b"\n")
+    eqx.tree_serialise_leaves(content, jax.tree.map(_plain, eqx.filter(tree, eqx.is_array)))
+    payload = content.getbuffer()
+    _replace(place, mark, hashlib.sha256(payload).digest(), payload)
+
+
+def read_arrays(place: Path, mark: bytes, like: Callable[[dict[str, Any]], Tree]) -> tuple[dict[str, Any], Tree]:
+    """What was written, given a tree of its shape; a ValueError where the file is not as it was written."""
+    content = place.read_bytes()
+    if not content.startswith(mark):
+        raise ValueError("it is another kind of file")
+    written, payload = content[len(mark) :][:HASH], content[len(mark) + HASH :]
+    if hashlib.sha256(payload).digest() != written:
+        raise ValueError("its hash is wrong")
+    line, _, arrays = payload.partition(b"\n")
+    about = json.loads(line)
+    wanted, rest = eqx.partition(like(about), lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
+    stream = io.BytesIO(arrays)
+    try:
+        plain = eqx.tree_deserialise_leaves(stream, jax.eval_shape(lambda tree: jax.tree.map(_plain, tree), wanted))
+    except (RuntimeError, EOFError) as fault:
+        raise ValueError(f"its arrays have other shapes: {fault}") from None
+    if stream.read(1):
+        raise ValueError("it holds more arrays than belong there")
+    found: Tree = eqx.combine(jax.tree.map(_keyed, plain, wanted), rest)
+    return about, found
+
+
+def write_text(place: Path, text: str) -> None:
+    """Text for people and programs; a fault leaves what was there before."""
+    _replace(place, text.encode())
+
+
+def _replace(place: Path, *parts: bytes | memoryview) -> None:
     beside = place.with_name(f"{place.name}.part")
     try:
         with beside.open("wb") as file:
-            file.write(mark)
-            file.write(hashlib.sha256(payload).digest())
-            file.write(payload)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(place)
@@ -27,24 +69,14 @@ def write_whole(place: Path, payload: bytes | memoryview, mark: bytes = b"") -> 
         raise
 
 
-def read_whole(place: Path, mark: bytes = b"") -> bytes:
-    """The payload; a ValueError where the file is not as it was written."""
-    content = place.read_bytes()
-    if not content.startswith(mark):
-        raise ValueError("it is another kind of file")
-    written, payload = content[len(mark) :][:HASH], content[len(mark) + HASH :]
-    if hashlib.sha256(payload).digest() != written:
-        raise ValueError("its hash is wrong")
-    return payload
+def _is_key(leaf: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
-def whole_text(place: Path, text: str) -> None:
-    """Text for people and programs, without a hash; a fault leaves what was there before."""
-    beside = place.with_name(f"{place.name}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(place)
-    except OSError:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise
+def _plain(leaf: Any) -> Any:
+    """Random keys as the numbers behind them."""
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _keyed(leaf: Any, wanted: Any) -> Any:
+    return jax.random.wrap_key_data(leaf) if _is_key(wanted) else leaf

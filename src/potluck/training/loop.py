@@ -1,46 +1,50 @@
-"""The compiled loop: windows of play, then learning, for seeds side by side and games spread over devices.
+"""The compiled loop: windows of play, then learning, for lanes side by side and games spread over devices.
 
 Games go in step: all of a run begin and end together, so a slot's number belongs to the run and starting afresh is a
 real branch. Every random draw comes from (seed, slot, game), so neither devices nor interruptions change any.
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from potluck.agents.environment import Environment
-from potluck.agents.learner import Act, Learner, Window
-from potluck.federation.runs import mesh_over
+from potluck.agents import Act, Diagnostics, Environment, Learner, Window
+from potluck.devices import GAMES, device_index, everywhere, mesh_over
+from potluck.training.lanes import Lanes, each_lane
 
-__all__ = ["AXIS", "Course", "Runs", "begin", "first", "mesh_for", "place", "side_by_side", "train"]
+__all__ = ["Outcome", "Runs", "Setup", "TrainConfig", "begin", "first", "place", "train"]
 
-AXIS = "games"
 BEFORE = 2**32 - 1
 """A slot that no run reaches: its key draws what there is before the first one."""
-Played = TypeVar("Played", bound=Environment)
+
+
+class Setup(eqx.Module):
+    """What is played, and how every player of it learns."""
+
+    environment: Environment[Any, Any]
+    learner: Learner[Any, Any]
 
 
 class Runs(eqx.Module):
-    """Where training stands. Leaves of `learned` are [seeds, players, …], of the others [seeds, games, …]."""
+    """Where training stands. Leaves of `agents` are [lanes, players, …], of the others [lanes, games, …]."""
 
-    learned: Any
+    agents: Any
     states: Any
-    recall: Any
+    memory: Any
 
 
-class Course(eqx.Module):
-    """What stays the same while a run goes on; arrays of the environment have a leading axis of seeds."""
+class TrainConfig(eqx.Module):
+    """What stays the same while runs go on."""
 
-    environment: Environment
-    learner: Learner
-    seeds: Int[Array, " seeds"]
+    setup: Lanes[Setup]
+    seeds: UInt32[Array, " lanes"]
     mesh: Mesh
     games: int
     slots: int
@@ -49,40 +53,40 @@ class Course(eqx.Module):
     """In a call of `train`."""
 
 
-SPECS = Runs(learned=P(), states=P(None, AXIS), recall=P(None, AXIS))
+class Outcome(eqx.Module):
+    """What happened in each window."""
+
+    report: Any
+    """Means over games and slots of what the environment reports, [windows, lanes, …]."""
+    diagnostics: dict[str, Float[Array, "windows lanes players"]]
+    finite: Bool[Array, "times lanes players"]
+    """Whether all that a player knew was finite, before each window and after the last: who breaks down spoils the
+    others' payoffs, and so them, one window later."""
 
 
-def mesh_for(games: int) -> Mesh:
-    """As many devices as divide the games evenly."""
-    return mesh_over(games, AXIS)
+SPECS = Runs(agents=P(), states=P(None, GAMES), memory=P(None, GAMES))
 
 
-def side_by_side(environments: Sequence[Played]) -> Played:
-    """One environment whose arrays have a leading axis of seeds."""
-    arrays, rest = zip(*(eqx.partition(one, eqx.is_array) for one in environments), strict=True)
-    joined: Played = eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
-    return joined
+def begin(setup: Lanes[Setup], seeds: UInt32[Array, " lanes"], games: int) -> Runs:
+    """Everyone before the first slot."""
+    return place(_first(jax.default_backend())(setup, seeds, games), mesh_over(games))
 
 
-def begin(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
-    """Everyone before the first slot; `environment` has a leading axis of seeds."""
-    return place(_first(jax.default_backend())(environment, learner, seeds, games), mesh_for(games))
-
-
-def first(environment: Environment, learner: Learner, seeds: Int[Array, " seeds"], games: int) -> Runs:
+def first(setup: Lanes[Setup], seeds: UInt32[Array, " lanes"], games: int) -> Runs:
     """Fresh learners, fresh games."""
 
-    def one(environment: Environment, seed: Int[Array, ""]) -> Runs:
+    def one(setup: Setup, seed: UInt32[Array, ""]) -> Runs:
+        environment, learner = setup.environment, setup.learner
         learning, playing = jax.random.split(jax.random.fold_in(jax.random.key(seed), BEFORE))
-        learned = jax.vmap(learner.init)(jax.random.split(learning, environment.players))
+        agents = jax.vmap(learner.init)(jax.random.split(learning, environment.players))
         states = jax.vmap(environment.reset)(jax.random.split(playing, games))
-        recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
-        recall = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), recall)
-        return Runs(learned, states, recall)
+        memory = jax.vmap(learner.initial_memory, axis_size=environment.players)(agents)
+        memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), memory)
+        return Runs(agents, states, memory)
 
     # A checkpoint reads back with strong types: begun so, a run and its resumption are one program.
     begun: Runs = jax.tree.map(
-        lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), eqx.filter_vmap(one)(environment, seeds)
+        lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), each_lane(one, setup, seeds)
     )
     return begun
 
@@ -103,105 +107,104 @@ def place(runs: Runs, mesh: Mesh) -> Runs:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def train(course: Course, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any, Bool[Array, "times seeds players"]]:
-    """Several windows of play and learning.
+def train(config: TrainConfig, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Outcome]:
+    """Several windows of play and learning, from a slot on."""
+    arrays, rest = eqx.partition(config.setup, eqx.is_array)
+    games, replicated = config.games // config.mesh.size, P()
 
-    What is reported are means over games and slots, [windows, seeds, …], and of every player whether all that it knew
-    was finite, before each window and after the last: who breaks down spoils the others' payoffs, and so them, one
-    window later.
-    """
-    arrays, rest = eqx.partition((course.environment, course.learner), eqx.is_array)
-    whole = P()
+    def here(arrays: Any, seeds: UInt32[Array, " lanes"], runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Outcome]:
+        setup: Lanes[Setup] = eqx.combine(arrays, rest)
+        shape = len(seeds), setup.tree.environment.players
 
-    def here(arrays: Any, seeds: Int[Array, " seeds"], runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, Any]:
-        environment, learner = eqx.combine(arrays, rest)
+        def one(runs: Runs, at: Int[Array, ""]) -> tuple[Runs, tuple[Any, Any, Any]]:
+            finite = _finite(runs.agents, shape)
+            play = functools.partial(window, slot=at, games=games, slots=config.slots)
+            runs, report, diagnostics = each_lane(play, setup, seeds, runs)
+            return runs, (report, diagnostics, finite)
 
-        def one(runs: Runs, at: Int[Array, ""]) -> tuple[Runs, Any]:
-            sound = _sound(runs.learned, (len(seeds), environment.players))
-            axes = (eqx.if_array(0), None, 0, 0, None, None, None)
-            runs, means = eqx.filter_vmap(window, in_axes=axes)(
-                environment, learner, seeds, runs, at, course.games // course.mesh.size, course.slots
-            )
-            return runs, (means, sound)
+        slots = slot + config.slots * jnp.arange(config.windows)
+        runs, (report, diagnostics, finite) = jax.lax.scan(one, runs, slots)
+        after = _finite(runs.agents, shape)
+        return runs, Outcome(report, diagnostics, jnp.concatenate([finite, after[None]]))
 
-        runs, (means, sound) = jax.lax.scan(one, runs, slot + course.slots * jnp.arange(course.windows))
-        after = _sound(runs.learned, (len(seeds), environment.players))
-        return runs, (means, jnp.concatenate([sound, after[None]]))
-
-    runs, (means, sound) = jax.shard_map(
-        here, mesh=course.mesh, in_specs=(whole, whole, SPECS, whole), out_specs=(SPECS, whole), check_vma=False
-    )(arrays, course.seeds, runs, slot)
-    return runs, means, sound
+    return jax.shard_map(
+        here,
+        mesh=config.mesh,
+        in_specs=(replicated, replicated, SPECS, replicated),
+        out_specs=(SPECS, replicated),
+        check_vma=False,
+    )(arrays, config.seeds, runs, slot)
 
 
-def _sound(learned: Any, shape: tuple[int, int]) -> Bool[Array, "seeds players"]:
+def _finite(agents: Any, shape: tuple[int, int]) -> Bool[Array, "lanes players"]:
     """Whose numbers are all numbers. −∞ is one: what Greedy has earned before its first slot."""
-    sound = jnp.ones(shape, bool)
-    for leaf in jax.tree.leaves(eqx.filter(learned, eqx.is_inexact_array)):
-        sound &= (jnp.isfinite(leaf) | (leaf == -jnp.inf)).reshape(*shape, -1).all(-1)
-    return sound
+    finite = jnp.ones(shape, bool)
+    for leaf in jax.tree.leaves(eqx.filter(agents, eqx.is_inexact_array)):
+        finite &= (jnp.isfinite(leaf) | (leaf == -jnp.inf)).reshape(*shape, -1).all(-1)
+    return finite
 
 
 def window(
-    environment: Environment,
-    learner: Learner,
-    seed: Int[Array, ""],
-    runs: Runs,
-    slot: Int[Array, ""],
-    games: int,
-    slots: int,
-) -> tuple[Runs, Any]:
+    setup: Setup, seed: UInt32[Array, ""], runs: Runs, *, slot: Int[Array, ""], games: int, slots: int
+) -> tuple[Runs, Any, Diagnostics]:
     """Play `slots` slots in each of the `games` here, then let every player learn from them."""
-    key, learned = jax.random.key(seed), runs.learned
-    identity = games * jax.lax.axis_index(AXIS) + jnp.arange(games)
-    rest = jax.vmap(learner.rest, axis_size=environment.players)(learned)
+    environment, learner = setup.environment, setup.learner
+    key, agents = jax.random.key(seed), runs.agents
+    identity = games * device_index() + jnp.arange(games)
+    initial = jax.vmap(learner.initial_memory, axis_size=environment.players)(agents)
     slots_ahead = slot + jnp.arange(slots)
     first, last = slots_ahead % environment.horizon == 0, (slots_ahead + 1) % environment.horizon == 0
 
-    def act(recall: Any, observation: Float[Array, "players observation"], key: PRNGKeyArray) -> tuple[Any, Act]:
+    def act(memory: Any, observation: Float[Array, "players observation"], key: PRNGKeyArray) -> tuple[Any, Act]:
         keys = jax.random.split(key, environment.players)
-        acted: tuple[Any, Act] = jax.vmap(learner.act)(learned, recall, observation, keys)
+        acted: tuple[Any, Act] = jax.vmap(learner.act)(agents, memory, observation, keys)
         return acted
 
     def play(carry: tuple[Any, Any], at: tuple[Array, Array]) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
-        states, recall = carry
+        states, memory = carry
         number, begins = at
         keys = jax.vmap(lambda game: jax.random.fold_in(jax.random.fold_in(key, number), game))(identity)
         starting, acting, stepping = jax.vmap(lambda k: jax.random.split(k, 3), out_axes=1)(keys)
         states = jax.lax.cond(begins, jax.vmap(environment.reset), lambda _: states, starting)
-        recall = jax.tree.map(lambda new, old: jnp.where(begins, new, old), rest, recall)
+        memory = jax.tree.map(lambda new, old: jnp.where(begins, new, old), initial, memory)
         observation = jax.vmap(environment.observe)(states)
-        recall, acts = jax.vmap(act)(recall, observation, acting)
+        memory, acts = jax.vmap(act)(memory, observation, acting)
         states, payoff, report = jax.vmap(environment.step)(states, acts.action, stepping)
-        return (states, recall), (observation, acts, payoff, report)
+        return (states, memory), (observation, acts, payoff, report)
 
-    (states, recall), (observation, acts, payoff, report) = jax.lax.scan(
-        play, (runs.states, runs.recall), (slots_ahead, first)
+    (states, memory), (observation, acts, payoff, report) = jax.lax.scan(
+        play, (runs.states, runs.memory), (slots_ahead, first)
     )
     after = jax.vmap(environment.observe)(states)
-
-    def sight(observation: Float[Array, "... players observation"]) -> Float[Array, "... players sight"]:
-        if not learner.central:
-            return observation
-        joint = observation.reshape(*observation.shape[:-2], 1, -1)
-        return jnp.broadcast_to(joint, (*observation.shape[:-1], joint.shape[-1]))
 
     def by_player(tree: Any) -> Any:
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, (0, 1, 2), (2, 1, 0)), tree)
 
-    stored = Window(
+    def players_first(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tree)
+
+    stored: Window[Any] = Window(
         observation=by_player(observation),
-        sight=by_player(sight(observation)),
+        critic_observation=by_player(_critics_observe(learner, observation)),
         act=by_player(acts),
         payoff=by_player(payoff),
         first=first,
         last=last,
-        sight_after=jnp.swapaxes(sight(after), 0, 1),
-        recall=jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), runs.recall),
-        recall_after=jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), recall),
+        critic_observation_after=players_first(_critics_observe(learner, after)),
+        memory=players_first(runs.memory),
+        memory_after=players_first(memory),
     )
-    axes = Window(0, 0, 0, 0, None, None, 0, 0, 0)  # type: ignore[arg-type]
-    learned, recall = jax.vmap(learner.update, in_axes=(0, axes))(learned, stored)
-    recall = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), recall)
-    means = jax.tree.map(lambda leaf: jax.lax.pmean(leaf.mean((0, 1)), AXIS), report)
-    return Runs(learned, states, recall), means
+    for_all = eqx.tree_at(lambda w: (w.first, w.last), jax.tree.map(lambda _: 0, stored), (None, None))
+    agents, memory, diagnostics = jax.vmap(learner.update, in_axes=(0, for_all))(agents, stored)
+    means = jax.tree.map(lambda leaf: everywhere(leaf.mean((0, 1))), report)
+    return Runs(agents, states, players_first(memory)), means, jax.tree.map(everywhere, diagnostics)
+
+
+def _critics_observe(
+    learner: Learner[Any, Any], observation: Float[Array, "*batch players observation"]
+) -> Float[Array, "*batch players critic_observation"]:
+    """What each player observes, or for a central critic what all of them do."""
+    if not learner.central:
+        return observation
+    joint = observation.reshape(*observation.shape[:-2], 1, -1)
+    return jnp.broadcast_to(joint, (*observation.shape[:-1], joint.shape[-1]))

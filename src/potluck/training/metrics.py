@@ -1,50 +1,60 @@
-"""What a run did, one row per seed and window: a CSV file that pandas opens in one call."""
+"""What a run did, one row per lane and window: a CSV file that pandas opens in one call."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-__all__ = ["header", "rows", "summary"]
+from potluck.training.loop import Outcome
+
+__all__ = ["columns", "header", "rows", "summary"]
 
 LATE = 0.1
 """Share of a run's windows that tell where it ended."""
 
 
-def header(silos: int) -> str:
-    """Column names."""
-    own = [f"{name}_{n}" for name in ("contribution", "payoff") for n in range(silos)]
-    return ",".join(["seed", "slot", "welfare", "precision", "intensity", *own]) + "\n"
+def columns(outcome: Outcome) -> dict[str, Float[np.ndarray, "windows lanes"]]:
+    """Every number that is worth following, by name: the slots' means, then how the updates went (silos' mean)."""
+    report = outcome.report
+    found = {name: np.asarray(getattr(report, name)) for name in ("welfare", "precision", "signal")}
+    for name, values in (("contribution", report.contributions), ("payoff", report.payoffs)):
+        found |= {f"{name}_{silo}": np.asarray(values)[..., silo] for silo in range(values.shape[-1])}
+    return found | {name: np.asarray(values).mean(-1) for name, values in outcome.diagnostics.items()}
 
 
-def rows(report: Any, seeds: Iterable[int], first: int, slots: int) -> str:
-    """A chunk's report, [windows, seeds, …], as lines; `slot` counts a seed's slots over all its games."""
-    parts = [np.asarray(part) for part in (report.welfare, report.precision, report.intensity)]
-    own = [np.asarray(part) for part in (report.contributions, report.payoffs)]
+def header(lane: Sequence[str], names: Sequence[str]) -> str:
+    """Column names: what tells lanes apart, the slot, the numbers."""
+    return ",".join([*lane, "slot", *names]) + "\n"
+
+
+def rows(
+    numbers: Mapping[str, Float[np.ndarray, "windows lanes"]], lanes: Sequence[str], first: int, slots: int
+) -> str:
+    """A chunk's numbers as lines, each beginning with its lane's text; `slot` counts a seed's slots over its games."""
     lines = []
-    for window in range(len(parts[0])):
-        for at, seed in enumerate(seeds):
-            numbers = [part[window, at] for part in parts] + [value for part in own for value in part[window, at]]
+    for window in range(len(next(iter(numbers.values())))):
+        for at, lane in enumerate(lanes):
             # The shortest text that reads back as the same float32.
-            texts = [np.format_float_positional(number, trim="0") for number in numbers]
-            lines.append(",".join([str(seed), str(first + (window + 1) * slots), *texts]) + "\n")
+            texts = [np.format_float_positional(column[window, at], trim="0") for column in numbers.values()]
+            lines.append(",".join([lane, str(first + (window + 1) * slots), *texts]) + "\n")
     return "".join(lines)
 
 
 def summary(file: Path) -> dict[str, Any]:
     """Where a run stands: each seed's welfare, and means over seeds, of the last tenth of its windows."""
+    if not file.stat().st_size:
+        return {"slots": 0}
     table = np.genfromtxt(file, delimiter=",", names=True, ndmin=1)
     slot = table["slot"]
-    if not len(slot):
-        return {"slots": 0}
     late = table[slot > (1 - LATE) * slot.max()]
     silos = [name for name in table.dtype.names or () if name.startswith("contribution_")]
     return {
         "slots": int(slot.max()),
         "welfare": float(late["welfare"].mean()),
         "precision": float(late["precision"].mean()),
-        "intensity": float(late["intensity"].mean()),
+        "signal": float(late["signal"].mean()),
         "contribution": [float(late[name].mean()) for name in silos],
         "welfare_by_seed": {
             str(int(seed)): float(late["welfare"][late["seed"] == seed].mean()) for seed in np.unique(late["seed"])

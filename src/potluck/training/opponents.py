@@ -12,18 +12,18 @@ __all__ = ["Against", "Table"]
 
 
 class Table(eqx.Module):
-    """The game, and what everyone remembers of it."""
+    """The state of the game, and everyone's memory state."""
 
     state: Any
-    recall: Any
+    memory: Any
 
 
 class Against(eqx.Module):
-    """An environment of one player: the others play what they have learnt, without exploring and without learning."""
+    """An environment of one player: the others play what they have learnt, without exploration and without learning."""
 
-    environment: Environment
-    learner: Learner
-    learned: Any
+    environment: Environment[Any, Any]
+    learner: Learner[Any, Any]
+    agents: Any
     player: Int[Array, ""]
 
     @property
@@ -48,8 +48,8 @@ class Against(eqx.Module):
 
     def reset(self, key: PRNGKeyArray) -> Table:
         """A game before its first slot, nobody remembering anything."""
-        rest = jax.vmap(self.learner.rest, axis_size=self.environment.players)(self.learned)
-        return Table(self.environment.reset(key), rest)
+        memory = jax.vmap(self.learner.initial_memory, axis_size=self.environment.players)(self.agents)
+        return Table(self.environment.reset(key), memory)
 
     def observe(self, state: Table) -> Float[Array, "1 observation"]:
         """What this player sees, and nothing of the others'."""
@@ -59,7 +59,8 @@ class Against(eqx.Module):
         self, state: Table, actions: Float[Array, "1 action"], key: PRNGKeyArray
     ) -> tuple[Table, Float[Array, " 1"], Any]:
         """One slot in which all but one do as they learnt."""
-        recall, played = jax.vmap(self.learner.play)(self.learned, state.recall, self.environment.observe(state.state))
+        observed = self.environment.observe(state.state)
+        memory, played = jax.vmap(self.learner.play)(self.agents, state.memory, observed)
         played = played.at[self.player].set(actions[0])
         after, payoffs, report = self.environment.step(state.state, played, key)
-        return Table(after, recall), payoffs[self.player][None], report
+        return Table(after, memory), payoffs[self.player][None], report

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -12,17 +12,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Array, Bool, Float, UInt32
 
-from potluck.agents import Environment
+from potluck.devices import mesh_over
 from potluck.errors import PotluckError
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
-from potluck.training.loop import Course, Runs, begin, first, mesh_for, place, train
-from potluck.training.metrics import header, rows
-from potluck.training.plan import RUN, SCENARIO, Plan, Seated, read_plan, seat, seeds_of, write_plan
+from potluck.training.config import RUN, SCENARIO, RunConfig, read_config, seeds_of, setup, write_config
+from potluck.training.lanes import Lanes
+from potluck.training.loop import Runs, Setup, TrainConfig, begin, first, place, train
+from potluck.training.metrics import columns, header, rows
 
-__all__ = ["Progress", "Trained", "claimed", "go_on", "start", "trained"]
+__all__ = ["METRICS", "Job", "Progress", "Trained", "advance", "claim", "restart", "resume", "start", "trained"]
 
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
@@ -32,23 +33,50 @@ INTERVAL = 20.0
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after a call of the compiled program: means over seeds of its last window."""
+    """Where a run stands after a call of the compiled program: means over lanes of its last window."""
 
     chunk: int
     chunks: int
     slots: int
     welfare: float
     precision: float
-    intensity: float
+    signal: float
     contribution: float
+    diagnostics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Lanes that are trained together in a folder."""
+
+    folder: Path
+    config: RunConfig
+    """How long, in how many games; lanes of a sweep share it."""
+    lanes: Lanes[Setup]
+    seeds: UInt32[Array, " lanes"]
+    names: tuple[str, ...]
+    """Columns of the metrics that tell lanes apart."""
+    labels: tuple[str, ...]
+    """Their text, lane by lane."""
+
+    @classmethod
+    def of_run(cls, config: RunConfig, folder: Path) -> "Job":
+        """A lane per seed."""
+        seeds = seeds_of(config)
+        return cls(folder, config, setup(config), seeds, ("seed",), tuple(map(str, np.asarray(seeds))))
+
+    def newest(self, metrics: float = np.inf) -> Checkpoint | None:
+        """The newest checkpoint, none of whose metrics are lost."""
+        like = eqx.filter_eval_shape(first, self.lanes, self.seeds, self.config.games)
+        return checkpoints.latest(self.folder / CHECKPOINTS, like, metrics)
 
 
 @dataclass(frozen=True)
 class Trained:
     """A finished or interrupted run, ready to play."""
 
-    plan: Plan
-    seated: Seated
+    config: RunConfig
+    lanes: Lanes[Setup]
     runs: Runs
     slots: int = 0
     """That each seed has learnt from."""
@@ -56,70 +84,71 @@ class Trained:
 
     def row(self, seed: int) -> int:
         """Where a seed's arrays are."""
-        first = self.plan.scenario.seed
-        if not first <= seed < first + self.plan.seeds:
-            raise PotluckError(
-                f"--seed must be one that was trained: {first} to {first + self.plan.seeds - 1}, got {seed}"
-            )
+        first = self.config.scenario.seed
+        if not first <= seed < first + self.config.seeds:
+            last = first + self.config.seeds - 1
+            raise PotluckError(f"must be one that was trained: {first} to {last}, got {seed}", field="seed")
         return seed - first
 
-    def of_seed(self, seed: int) -> tuple[Environment, Any]:
-        """One seed's environment, and what its players have learnt."""
+    def of_seed(self, seed: int) -> tuple[Setup, Any]:
+        """One seed's setup, and what its players have learnt."""
         row = self.row(seed)
-        arrays, rest = eqx.partition(self.seated.environment, eqx.is_array)
-        environment: Environment = eqx.combine(jax.tree.map(lambda leaf: leaf[row], arrays), rest)
-        return environment, jax.tree.map(lambda leaf: leaf[row], self.runs.learned)
+        return self.lanes.lane(row), jax.tree.map(lambda leaf: leaf[row], self.runs.agents)
 
 
-def start(plan: Plan, folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
+def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     """Begin a run in a folder of its own; closing what is returned keeps what is learnt so far."""
     if (folder / RUN).exists():
         raise PotluckError(f"{folder}: holds a run; go on with `potluck resume {folder}` or name another folder")
     for file in (folder / METRICS, folder / SCENARIO):
         if file.exists():
-            raise PotluckError(f"{file}: would be overwritten; name another folder with --out")
-    seated = seat(plan)
+            raise PotluckError(f"{file}: would be overwritten; name another folder")
+    job = Job.of_run(config, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        claim = claimed(folder)
-        (folder / METRICS).write_text(header(plan.scenario.silos.count), encoding="utf-8")
-        write_plan(plan, folder)
+        claimed = claim(folder)
+        (folder / METRICS).touch()
+        write_config(config, folder)
     except OSError as fault:
-        raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; name a folder for --out") from None
-    return _advance(plan, seated, folder, None, interval, claim)
+        raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; name a folder to write to") from None
+    return advance(job, None, interval, claimed)
 
 
-def go_on(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
-    """Go on from the newest checkpoint that is whole, or from the beginning; what was written since is cut off."""
-    plan = read_plan(folder)
-    seated = seat(plan)
-    top, metrics = header(plan.scenario.silos.count).encode(), folder / METRICS
+def resume(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
+    """Go on from the newest complete checkpoint, or from the beginning; what was written since is cut off."""
+    return restart(Job.of_run(read_config(folder), folder), interval)
+
+
+def restart(job: Job, interval: float = INTERVAL) -> Generator[Progress]:
+    """Go on with a job whose folder is there."""
+    metrics = job.folder / METRICS
     try:
-        claim = claimed(folder)
-        checkpoint = _newest(plan, seated, folder)
-        checkpoints.set_aside(folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
+        claimed = claim(job.folder)
+        checkpoint = job.newest(metrics.stat().st_size if metrics.exists() else 0)
+        checkpoints.set_aside(job.folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
         if checkpoint is None:
-            metrics.write_bytes(top)
+            metrics.write_bytes(b"")
         else:
             os.truncate(metrics, checkpoint.metrics)
     except OSError as fault:
-        raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; a run must be writable") from None
-    return _advance(plan, seated, folder, checkpoint, interval, claim)
+        raise PotluckError(f"{job.folder}: {(fault.strerror or str(fault)).lower()}; a run must be writable") from None
+    return advance(job, checkpoint, interval, claimed)
 
 
 def trained(folder: Path) -> Trained:
     """What a run has learnt, as of its newest checkpoint."""
-    plan = read_plan(folder)
-    seated = seat(plan)
-    checkpoint = checkpoints.latest(folder / CHECKPOINTS, _like(plan, seated))
+    config = read_config(folder)
+    job = Job.of_run(config, folder)
+    checkpoint = job.newest()
     if checkpoint is None:
         raise PotluckError(f"{folder}: nothing learnt yet; go on with `potluck resume {folder}`")
-    learnt = checkpoint.chunk * plan.chunk * plan.depth * plan.games
-    return Trained(plan, seated, jax.tree.map(jnp.asarray, checkpoint.runs), learnt, checkpoint.chunk >= plan.chunks)
+    learnt = checkpoint.chunk * config.chunk * config.depth * config.games
+    runs = jax.tree.map(jnp.asarray, checkpoint.runs)
+    return Trained(config, job.lanes, runs, learnt, checkpoint.chunk >= config.chunks)
 
 
-def claimed(folder: Path) -> IO[bytes]:
-    """The run is this process's until the file is closed, or the process ends in any way."""
+def claim(folder: Path) -> IO[bytes]:
+    """Make the run this process's until the file is closed, or the process ends in any way."""
     file = (folder / "lock").open("wb")
     try:
         import fcntl
@@ -133,45 +162,32 @@ def claimed(folder: Path) -> IO[bytes]:
     return file
 
 
-def _newest(plan: Plan, seated: Seated, folder: Path) -> Checkpoint | None:
-    """None of whose metrics are lost."""
-    metrics = folder / METRICS
-    written = metrics.stat().st_size if metrics.exists() else 0
-    return checkpoints.latest(folder / CHECKPOINTS, _like(plan, seated), written)
-
-
-def _like(plan: Plan, seated: Seated) -> Runs:
-    return eqx.filter_eval_shape(  # type: ignore[no-any-return]
-        lambda environment: first(environment, seated.learner, seeds_of(plan), plan.games), seated.environment
-    )
-
-
-def _advance(
-    plan: Plan, seated: Seated, folder: Path, checkpoint: Checkpoint | None, interval: float, claim: IO[bytes]
-) -> Generator[Progress]:
-    mesh, seeds = mesh_for(plan.games), seeds_of(plan)
+def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: IO[bytes]) -> Generator[Progress]:
+    """Train to the end, with a checkpoint every `interval` seconds, at the end and when this is closed."""
+    config, mesh = job.config, mesh_over(job.config.games)
     with _memory_named():
         if checkpoint is None:
-            runs, done = begin(seated.environment, seated.learner, seeds, plan.games), 0
+            runs, done = begin(job.lanes, job.seeds, config.games), 0
         else:
             runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
-    course = Course(seated.environment, seated.learner, seeds, mesh, plan.games, plan.depth, plan.chunk)
-    per_chunk, when, saved = plan.depth * plan.chunk, time.monotonic(), done
-    with claim:
-        while done < plan.chunks:
+    training = TrainConfig(job.lanes, job.seeds, mesh, config.games, config.depth, config.chunk)
+    per_chunk, when, saved = config.depth * config.chunk, time.monotonic(), done
+    with claimed:
+        while done < config.chunks:
             with _memory_named():
-                runs, report, sound = train(course, runs, jnp.asarray(done * per_chunk))
-                check_sound(plan, done * plan.chunk, np.asarray(sound), folder)
-            lines = rows(report, np.asarray(seeds), done * per_chunk * plan.games, plan.depth * plan.games)
-            size, done = _append(folder, lines), done + 1
-            if done == plan.chunks or time.monotonic() - when >= interval:
-                checkpoints.save(folder / CHECKPOINTS, Checkpoint(runs, done, size))
+                runs, outcome = train(training, runs, jnp.asarray(done * per_chunk))
+                check_finite(job, done * config.chunk, np.asarray(outcome.finite))
+            numbers = columns(outcome)
+            lines = rows(numbers, job.labels, done * per_chunk * config.games, config.depth * config.games)
+            size, done = _append(job, numbers, lines), done + 1
+            if done == config.chunks or time.monotonic() - when >= interval:
+                checkpoints.save(job.folder / CHECKPOINTS, Checkpoint(runs, done, size))
                 when, saved = time.monotonic(), done
             try:
-                yield _progress(plan, done, report)
+                yield _progress(config, done, numbers, list(outcome.diagnostics))
             except GeneratorExit:
                 if saved < done:
-                    checkpoints.save(folder / CHECKPOINTS, Checkpoint(runs, done, size))
+                    checkpoints.save(job.folder / CHECKPOINTS, Checkpoint(runs, done, size))
                 raise
 
 
@@ -183,42 +199,56 @@ def _memory_named() -> Generator[None]:
         if "RESOURCE_EXHAUSTED" not in str(fault):
             raise
         raise PotluckError(
-            "games: the device has too little memory for them; lower --games, --seeds or --window"
+            ": the device has too little memory for them; lower games, seeds or window", field="games"
         ) from None
 
 
-def _append(folder: Path, lines: str) -> int:
+def _append(job: Job, numbers: Mapping[str, Any], lines: str) -> int:
     """On the disk before any checkpoint that counts on them; how long the file is then."""
     try:
-        with (folder / METRICS).open("ab") as file:
+        with (job.folder / METRICS).open("ab") as file:
+            if file.tell() == 0:
+                file.write(header(job.names, list(numbers)).encode())
             file.write(lines.encode())
             file.flush()
             os.fsync(file.fileno())
             return file.tell()
     except OSError as fault:
         raise PotluckError(
-            f"{folder / METRICS}: not written ({(fault.strerror or str(fault)).lower()}); the last checkpoint is kept, "
-            "make room and resume"
+            f"{job.folder / METRICS}: not written ({(fault.strerror or str(fault)).lower()}); the last checkpoint is "
+            "kept, make room and resume"
         ) from None
 
 
-def check_sound(plan: Plan, windows: int, sound: Bool[np.ndarray, "times seeds players"], folder: Path) -> None:
+def check_finite(job: Job, windows: int, finite: Bool[np.ndarray, "times lanes players"]) -> None:
     """Stop at the first window after which a silo knows what is no number; the last good checkpoint stays.
 
-    `sound` says who was, before each window of the chunk that follows the first `windows`, and after its last.
+    `finite` says who was, before each window of the chunk that follows the first `windows`, and after its last.
     """
-    broken = np.argwhere(~sound)
+    broken = np.argwhere(~finite)
     if len(broken):
-        window, seed, silo = broken[0]
+        window, lane, silo = broken[0]
         more = sum((row[:2] == broken[0][:2]).all() for row in broken) - 1
-        who = f"silo {silo}{f' and {more} more' if more else ''} of seed {plan.scenario.seed + seed}"
-        slot = (windows + window) * plan.depth * plan.games
+        named = " ".join(f"{name} {text}" for name, text in zip(job.names, job.labels[lane].split(","), strict=True))
+        who = f"silo {silo}{f' and {more} more' if more else ''} of {named}"
+        slot = (windows + window) * job.config.depth * job.config.games
         raise PotluckError(
-            f"{folder}: {who} learnt a value that is no number by slot {slot}; the last good checkpoint is kept"
+            f"{job.folder}: {who} learnt a value that is no number by slot {slot}; the last good checkpoint is kept"
         )
 
 
-def _progress(plan: Plan, done: int, report: Any) -> Progress:
-    last = [float(np.asarray(part)[-1].mean()) for part in
-            (report.welfare, report.precision, report.intensity, report.contributions)]  # fmt: skip
-    return Progress(done, plan.chunks, done * plan.chunk * plan.depth * plan.games, *last)
+def _progress(
+    config: RunConfig, done: int, numbers: Mapping[str, Float[np.ndarray, "windows lanes"]], diagnostics: list[str]
+) -> Progress:
+    last = {name: float(column[-1].mean()) for name, column in numbers.items()}
+    shares = [value for name, value in last.items() if name.startswith("contribution_")]
+    return Progress(
+        chunk=done,
+        chunks=config.chunks,
+        slots=done * config.chunk * config.depth * config.games,
+        welfare=last["welfare"],
+        precision=last["precision"],
+        signal=last["signal"],
+        contribution=sum(shares) / len(shares),
+        diagnostics={name: last[name] for name in diagnostics},
+    )

@@ -19,19 +19,20 @@ class Board:
             from tensorboardX import SummaryWriter
         except ImportError:
             raise PotluckError(
-                "--tensorboard needs tensorboardX, which is not here; install it with: pip install "
-                "'potluck-fl[tensorboard]'"
+                "needs tensorboardX, which is not here; install it with: pip install 'potluck-fl[tensorboard]'",
+                field="tensorboard",
             ) from None
         self._kind: Any = SummaryWriter
         self._folder = str(folder / "tensorboard")
         self._writer: Any = None
 
     def write(self, progress: "Progress") -> None:
-        """Means over seeds; what an interrupted run wrote after its last checkpoint is taken back."""
+        """Means over lanes; what an interrupted run wrote after its last checkpoint is taken back."""
         if self._writer is None:
             self._writer = self._kind(self._folder, purge_step=progress.slots)
-        for name in ("welfare", "precision", "intensity", "contribution"):
-            self._writer.add_scalar(name, getattr(progress, name), progress.slots)
+        names = ("welfare", "precision", "signal", "contribution")
+        for name, value in ({name: getattr(progress, name) for name in names} | dict(progress.diagnostics)).items():
+            self._writer.add_scalar(name, value, progress.slots)
 
     def close(self) -> None:
         """Nothing more comes."""

@@ -53,9 +53,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
     except FileNotFoundError:
-        raise PotluckError(
-            f"folder: {path} does not exist; give {USAGE} with X, y and optionally silo"
-        ) from None
+        raise PotluckError(f"folder: {path} does not exist; give {USAGE} with X, y and optionally silo") from None
     except Exception as fault:
         # A damaged file makes the readers raise nearly anything.
         raise PotluckError(

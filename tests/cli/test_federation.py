@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from potluck.cli.federation import CONFIG
 from potluck.federation import build, run
+from potluck.scenario import FederationConfig
 
 
 def potluck(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +48,7 @@ def test_the_same_seed_is_the_same_game_as_in_the_library(tmp_path: Path) -> Non
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    trace = run(build("digits", seed=3), np.array([1, 0.5, 0, 0.1]), jax.random.key(3), 4)
+    trace = run(build(seed=3), np.array([1, 0.5, 0, 0.1]), jax.random.key(3), 4)
     assert_allclose(result["initial"], trace.initial, atol=1e-6)
     # the program may have another number of devices; a sample in 397 may tip over
     assert_allclose([slot["precision"] for slot in result["slots"]], trace.precision, atol=1.1 / 397)
@@ -81,8 +83,11 @@ def test_a_curve_is_measured_and_fitted(tmp_path: Path) -> None:
         (("run", "--samples", "5000"), "ask for 20000 samples and the task has 1400"),
         (("run", "--plot", "a.txt"), "--plot must end in .png"),
         (("run", "--task", "folder:/nowhere.npz"), "does not exist"),
-        (("run", "--task", "imagenet"), "'imagenet' is not one of digits"),
-        (("curve", "--seeds", "0"), "seeds must be 1 or more"),
+        (("run", "--task", "imagenet"), "--task must be one of digits"),
+        (("run", "--optimiser", "lion"), "--optimiser must be one of sgd, momentum, adam"),
+        (("run", "--batch-size", "0"), "--batch-size must be at least 1, got 0"),
+        (("curve", "--server-momentum", "1"), "--server-momentum must be below 1"),
+        (("curve", "--seeds", "0"), "--seeds must be 1 or more"),
         (("curve", "--others", "2"), "--others must be in"),
     ],
 )
@@ -94,16 +99,42 @@ def test_a_mistake_costs_one_line_and_exit_code_2(arguments: tuple[str, ...], me
     assert done.stdout == ""
 
 
-def test_data_commands(tmp_path: Path) -> None:
-    listed = potluck("data", "list", POTLUCK_CACHE=str(tmp_path))
-    assert all(name in listed.stdout for name in ("digits", "fmnist", "cifar10", "folder"))
-    missing = potluck("data", "path", "fmnist", POTLUCK_CACHE=str(tmp_path))
-    assert missing.returncode == 2
-    assert "potluck data fetch fmnist" in missing.stderr
-    unknown = potluck("data", "fetch", "imagenet", POTLUCK_CACHE=str(tmp_path))
-    assert unknown.returncode == 2
-    fetched = potluck("data", "fetch", "digits", POTLUCK_CACHE=str(tmp_path))
-    assert "1,400 samples and 397 held out" in fetched.stdout
+def test_every_field_of_the_config_is_an_option(tmp_path: Path) -> None:
+    words = "--optimiser adam --learning-rate 0.003 --aggregation fedyogi --server-learning-rate 0.1 --proximal 0.1"
+    more = "--batch-size 20 --epochs 2 --hidden 16 --dtype bfloat16 --held-out 100 --partial-batches full --json"
+    done = potluck("federation", "run", "--slots", "1", *words.split(), *more.split(), XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    described = json.loads(done.stdout)["federation"]
+    assert {name for name in CONFIG if name not in described} == set()
+    assert (described["aggregation"], described["batch_size"], described["dtype"]) == ("fedyogi", 20, "bfloat16")
+    assert CONFIG.keys() == FederationConfig.model_fields.keys() - {"source", "channels"}
+
+
+def test_silos_of_different_sizes_can_be_asked_for(tmp_path: Path) -> None:
+    picture = tmp_path / "[red]run.png"
+    done = potluck(
+        "federation", "run", "--contributions", "1,1,1", "--partition", "quantity", "--samples", "100,200,50",
+        "--slots", "1", "--json", "--plot", str(picture), XDG_CACHE_HOME=str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["slots"][0]["local_samples"] == [100, 200, 50]
+    assert f"picture: {picture}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ("100,200", "samples: 2 sizes for 4 silos"),
+        ("10.5", "--samples must be whole numbers, got '10.5'"),
+        ("many", "--samples must be numbers separated by commas"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "curve"])
+def test_sizes_that_make_no_sense_cost_one_line(command: str, samples: str, message: str) -> None:
+    done = potluck("federation", command, "--samples", samples)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_help_stays_light() -> None:

@@ -1,4 +1,4 @@
-"""A trained policy in earnest: no exploring, several games, one trajectory each."""
+"""Evaluation of what was learnt: play without exploration, one trajectory at a time."""
 
 from typing import Any
 
@@ -6,36 +6,37 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from potluck.agents import Environment, Learner
+from potluck.training.loop import Setup
 
 __all__ = ["episode", "long_term"]
 
 
 def episode(
-    environment: Environment,
-    learner: Learner,
-    learned: Any,
+    setup: Setup,
+    agents: Any,
     key: PRNGKeyArray,
     forced: Float[Array, "players action"] | None = None,
 ) -> tuple[Array, Any]:
     """One whole game: payoffs [slots, players], reports of its slots. Who is forced (not NaN) does not choose."""
     resetting, stepping = jax.random.split(key)
-    recall = jax.vmap(learner.rest, axis_size=environment.players)(learned)
+    environment, learner = setup.environment, setup.learner
+    memory = jax.vmap(learner.initial_memory, axis_size=environment.players)(agents)
 
     def slot(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], tuple[Array, Any]]:
-        state, recall = carry
-        recall, actions = jax.vmap(learner.play)(learned, recall, environment.observe(state))
+        state, memory = carry
+        memory, actions = jax.vmap(learner.play)(agents, memory, environment.observe(state))
         if forced is not None:
             actions = jnp.where(jnp.isnan(forced), actions, forced)
         state, payoffs, report = environment.step(state, actions, key)
-        return (state, recall), (payoffs, report)
+        return (state, memory), (payoffs, report)
 
     keys = jax.random.split(stepping, environment.horizon)
-    played: tuple[Array, Any] = jax.lax.scan(slot, (environment.reset(resetting), recall), keys)[1]
+    played: tuple[Array, Any] = jax.lax.scan(slot, (environment.reset(resetting), memory), keys)[1]
     return played
 
 
-def long_term(payoffs: Float[Array, "slots players"], discount: float) -> Float[Array, " players"]:
+def long_term(payoffs: Float[Array, "slots players"], discount: Float[Array, ""] | float
+) -> Float[Array, " players"]:
     """Σ γ^t u_t / Σ γ^t: long-term payoff in money per slot."""
     weights = discount ** jnp.arange(len(payoffs))
     return (weights / weights.sum()) @ payoffs

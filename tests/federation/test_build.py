@@ -9,9 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from potluck.errors import PotluckError
-from potluck.federation import FedAvg, PrecisionSource, build, check_contributions, load, run, run_games, spread
+from potluck.federation import FedAvg, PrecisionSource, State, check_contributions, load, run, run_games, shard
+from potluck.scenario import FederationConfig
+from tests.federation.conftest import federation
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,7 @@ def test_contributions_are_checked(values: object, message: str) -> None:
 
 
 def test_runs_check_before_they_train() -> None:
-    fed = build("digits")
+    fed = federation()
     key = jax.random.key(0)
     with pytest.raises(PotluckError, match="4 silos need 4 numbers"):
         run(fed, np.ones(3), key, 5)
@@ -68,53 +71,70 @@ def test_runs_check_before_they_train() -> None:
         ({"samples": [100, 100, 100, 0.5]}, "samples must be a whole number, got 0.5"),
         ({"samples": 0}, "samples must be 1 or more, got 0"),
         ({"samples": np.zeros(4, int)}, "samples must be 1 or more, got 0"),
-        ({"hidden": -3}, "hidden must be 1 or more, got -3"),
-        ({"hidden": 0}, "hidden must be 1 or more, got 0"),
-        ({"channels": (8, 0)}, "channels must be 1 or more, got 0"),
+        ({"hidden": -3}, "hidden must be at least 1, got -3"),
+        ({"hidden": 0}, "hidden must be at least 1, got 0"),
+        ({"channels": (8, 0)}, "channels.1 must be at least 1, got 0"),
         ({"seed": -1}, "seed must be 0 or more, got -1"),
         ({"silos": 5}, "5 silos ask for 1750"),
-        ({"batch": 0}, "batch must be 1 or more"),
-        ({"epochs": 0}, "epochs must be 1 or more"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"epochs": 0}, "epochs must be at least 1"),
         ({"learning_rate": -1.0}, "learning_rate must be positive"),
-        ({"learning_rate": float("nan")}, "learning_rate must be positive"),
-        ({"learning_rate": float("inf")}, "learning_rate must be positive and finite, got inf"),
-        ({"proximal": float("inf")}, "proximal must be 0 or more and finite, got inf"),
-        ({"optimise": "lion"}, "'lion' is not one of sgd, momentum, adam"),
-        ({"proximal": -1.0}, "proximal must be 0 or more"),
-        ({"server_momentum": 1.0}, "server_momentum must be in"),
-        ({"dtype": "float8"}, "'float8' is not one of float32, bfloat16"),
-        ({"tests": 398}, "tests must be between 1 and the task's 397"),
-        ({"tests": 10.5}, "tests must be a whole number, got 10.5"),
-        ({"channels": (8, 16, 32)}, r"channels must be two whole numbers, got \(8, 16, 32\)"),
-        ({"channels": 8}, "channels must be two whole numbers, got 8"),
-        ({"model": "cnn"}, "cnn needs images of 10 × 10"),
-        ({"partition_by": "natural"}, "natural needs a silo column"),
-        ({"task": "imagenet"}, "'imagenet' is not one of digits, fmnist, cifar10, folder:PATH.npz"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
+        ({"learning_rate": float("inf")}, "learning_rate must be a finite number, got inf"),
+        ({"proximal": float("inf")}, "proximal must be a finite number, got inf"),
+        ({"optimiser": "lion"}, "optimiser must be one of sgd, momentum, adam.*, got 'lion'"),
+        ({"aggregation": "median"}, "aggregation must be one of fedavg, fedavgm, fedadam, fedyogi.*, got 'median'"),
+        ({"model": "transformer"}, "model must be one of logistic, mlp, cnn.*, got 'transformer'"),
+        ({"proximal": -1.0}, "proximal must be at least 0"),
+        ({"server_learning_rate": 0.0}, "server_learning_rate must be positive"),
+        ({"server_momentum": 1.0}, "server_momentum must be below 1"),
+        ({"dtype": "float8"}, "dtype must be 'float32' or 'bfloat16', got 'float8'"),
+        ({"partial_batches": "half"}, "partial_batches must be 'proportional' or 'full', got 'half'"),
+        ({"partition": "by-name"}, "partition must be 'iid', 'dirichlet', 'quantity' or 'natural', got 'by-name'"),
+        ({"held_out": 10.5}, "held_out must be a whole number, got 10.5"),
+        ({"held_out": 0}, "held_out must be at least 1"),
+        ({"channels": (8, 16, 32)}, "channels.*2 items"),
+        ({"channels": 8}, "channels must be a list, got 8"),
+        ({"smooth": True}, "smooth is not a known key; known here: source, task, model"),
+        ({"model": "cnn"}, "model: cnn needs images of 10 × 10"),
+        ({"partition": "natural"}, "natural needs a silo column"),
+        ({"task": "imagenet"}, "task must be one of digits, fmnist, cifar10, folder:PATH.npz.*, got 'imagenet'"),
+        ({"task": "digits:8"}, "task: digits takes nothing after its name, got 'digits:8'"),
     ],
 )
 def test_settings_are_checked(options: dict[str, object], message: str) -> None:
     with pytest.raises(PotluckError, match=message):
-        build(**{"task": "digits", **options})  # type: ignore[arg-type]
+        federation(**options)  # type: ignore[arg-type]
+
+
+def test_a_config_that_is_wrong_is_pydantics_to_refuse() -> None:
+    with pytest.raises(ValidationError, match="learning_rate"):
+        FederationConfig(learning_rate=-1.0)
+
+
+@pytest.mark.parametrize(("asked", "measured"), [(100, 100), (2000, 397)])
+def test_precision_is_measured_on_as_many_held_out_samples_as_there_are(asked: int, measured: int) -> None:
+    assert federation(held_out=asked).test.size == measured
 
 
 @pytest.mark.parametrize("samples", [np.int64(100), np.array(100), np.full(4, 100), (100, 100, 100, np.int32(100))])
 def test_sizes_may_be_whole_numbers_of_any_type(samples: Any) -> None:
-    assert build("digits", samples=samples).silos.pool.tolist() == [100] * 4
+    assert federation(samples=samples).silos.pool.tolist() == [100] * 4
 
 
 @pytest.mark.parametrize("contributions", [3, 1, 6])
-@pytest.mark.parametrize("place", [lambda fed: fed, spread], ids=["whole", "spread"])
+@pytest.mark.parametrize("place", [lambda fed: fed, shard], ids=["one device", "sharded"])
 def test_a_slot_refuses_contributions_that_are_not_one_per_silo(
-    place: Callable[[FedAvg], PrecisionSource], contributions: int
+    place: Callable[[FedAvg], PrecisionSource[State]], contributions: int
 ) -> None:
-    fed, key = build("digits"), jax.random.key(0)
+    fed, key = federation(), jax.random.key(0)
     with pytest.raises(PotluckError, match=rf"4 silos need 4 numbers, got shape \({contributions},\)"):
         place(fed).train(fed.init(key), jnp.ones(contributions), key)
 
 
 def test_data_of_ones_own_is_checked() -> None:
     digits = load("digits")
-    assert build(dataclasses.replace(digits, name="mine")).silos.pool.tolist() == [350] * 4
+    assert federation(dataclasses.replace(digits, name="mine")).silos.pool.tolist() == [350] * 4
     for change, message in (
         ({"labels": digits.labels + 5}, "labels must be whole numbers from 0 to 9"),
         ({"test_labels": digits.test_labels - 1}, "test_labels must be whole numbers from 0 to 9"),
@@ -125,7 +145,7 @@ def test_data_of_ones_own_is_checked() -> None:
         ({"silo": digits.labels - 1}, "silo must hold whole numbers from 0"),
     ):
         with pytest.raises(PotluckError, match=message):
-            build(dataclasses.replace(digits, **change))
+            federation(dataclasses.replace(digits, **change))
 
 
 def test_a_users_file_is_checked(tmp_path: Path) -> None:
@@ -157,8 +177,8 @@ def test_a_users_own_silos_train(tmp_path: Path) -> None:
     np.savez(
         tmp_path / "mine.npz", X=rng.normal(size=(300, 5)) + 3 * y[:, None], y=y, silo=np.repeat(["a", "b", "c"], 100)
     )
-    fed = build(f"folder:{tmp_path / 'mine.npz'}", silos=3, partition_by="natural", batch=10)
+    fed = federation(task=f"folder:{tmp_path / 'mine.npz'}", silos=3, partition="natural", batch_size=10)
     assert int(fed.silos.pool.sum()) == 240
     with pytest.raises(PotluckError, match="names 3 silos with samples to train on and the run has 4"):
-        build(f"folder:{tmp_path / 'mine.npz'}", silos=4, partition_by="natural")
+        federation(task=f"folder:{tmp_path / 'mine.npz'}", silos=4, partition="natural")
     assert run(fed, np.ones(3), jax.random.key(0), 10).precision[-1] > 0.9

@@ -12,15 +12,17 @@ from potluck.agents import AGENTS, Options
 from potluck.economy import nash
 from potluck.errors import PotluckError
 from potluck.game import stage_game
-from potluck.scenario import FedAvgPrecision, preset
-from potluck.training.plan import Plan, seat
+from potluck.scenario import FederationConfig, preset
+from potluck.training.config import RunConfig, setup
 from potluck.training.run import start, trained
-from tests.training.conftest import TINY
+from tests.training.conftest import TINY, hasty_compiler
+
+__all__ = ["hasty_compiler"]
 
 WAYS = {
-    "mpgd": Options(memory="none", estimator="ppo"),
-    "wpr": Options(memory="none", policy="beta"),
-    "maa2c": Options(memory="none"),
+    "mpgd": Options(dnc="none", estimator="ppo"),
+    "wpr": Options(dnc="none", policy="beta"),
+    "maa2c": Options(dnc="none"),
     "mappo": Options(),
     "lineage": Options(),
     "greedy": Options(),
@@ -31,15 +33,15 @@ WAYS = {
 }
 
 
-def test_every_agent_of_the_roster_is_tried() -> None:
-    assert [name.partition(":")[0] for name in WAYS] == [name.partition(":")[0] for name in AGENTS]
+def test_every_agent_of_the_registry_is_tried() -> None:
+    assert [name.partition(":")[0] for name in WAYS] == list(AGENTS)
 
 
 @pytest.mark.parametrize(
     "agent", [pytest.param(name, marks=pytest.mark.slow if name == "lineage" else ()) for name in WAYS]
 )
 def test_an_agent_trains_and_stays_finite(agent: str, tmp_path: Path) -> None:
-    plan = Plan(TINY, agent, WAYS[agent], slots=24, seeds=1, games=2, window=4)
+    plan = RunConfig(TINY, agent, WAYS[agent], slots=24, seeds=1, games=2, window=4)
     list(start(plan, tmp_path / "run"))
     table = pd.read_csv(tmp_path / "run" / "metrics.csv")
     assert np.isfinite(table.to_numpy()).all()
@@ -51,21 +53,21 @@ def test_an_agent_trains_and_stays_finite(agent: str, tmp_path: Path) -> None:
     if agent == "nash":
         assert_allclose(shares, np.broadcast_to(nash(stage_game(TINY)), shares.shape), atol=1e-6)
     if agent == "wpr":
-        assert (table.intensity == 0).all()
-    assert trained(tmp_path / "run").plan == dataclasses.replace(plan)
+        assert (table.signal == 0).all()
+    assert trained(tmp_path / "run").config == dataclasses.replace(plan)
 
 
 def test_real_training_has_no_equilibrium_to_solve() -> None:
     scenario = TINY.model_copy(
-        update={"precision": FedAvgPrecision(), "silos": TINY.silos.model_copy(update={"samples": 50.0})}
+        update={"precision": FederationConfig(), "silos": TINY.silos.model_copy(update={"samples": 50.0})}
     )
     with pytest.raises(PotluckError, match=r"precision\.source must be 'curve' to solve the stage game"):
-        seat(Plan(scenario, "nash", seeds=1))
+        setup(RunConfig(scenario, "nash", seeds=1))
 
 
 @pytest.mark.parametrize("slots", [1, 480, 23_040, 100_000])
 def test_a_run_plays_hardly_more_than_it_was_asked_for(slots: int) -> None:
-    plan = Plan(preset("paper"), slots=slots)
+    plan = RunConfig(preset("paper"), slots=slots)
     window = plan.games * plan.depth
     played = plan.chunks * plan.chunk * window
     assert slots <= played < max(1.01 * slots, slots + window)
@@ -83,9 +85,9 @@ def test_a_run_plays_hardly_more_than_it_was_asked_for(slots: int) -> None:
 )
 def test_what_an_agent_cannot_be_is_refused(name: str, options: Options, message: str) -> None:
     with pytest.raises(PotluckError, match=message):
-        seat(Plan(TINY, name, options, seeds=1))
+        setup(RunConfig(TINY, name, options, seeds=1))
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(PotluckError, match="memory must be one of critic, actor, both, none, got 'all'"):
-        Options(memory="all")  # type: ignore[arg-type]
+    with pytest.raises(PotluckError, match="dnc must be one of critic, actor, both, none, got 'all'"):
+        Options(dnc="all")

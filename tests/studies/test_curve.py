@@ -1,17 +1,16 @@
 """Measuring precision against contribution."""
 
-import numpy as np
 import pytest
 
 from potluck.errors import PotluckError
-from potluck.federation import build
-from potluck.federation.measure import interval, measure
+from potluck.studies.curve import measure
+from tests.federation.conftest import federation
 
 
 def test_measured_precision_rises_with_common_contribution() -> None:
     heard: list[tuple[int, int]] = []
     found = measure(
-        lambda seed: build("digits", seed=seed),
+        lambda seed: federation(seed=seed),
         seeds=2,
         slots=6,
         grid=(0.1, 1.0),
@@ -27,13 +26,6 @@ def test_measured_precision_rises_with_common_contribution() -> None:
     assert heard[-1] == (10, 10)
 
 
-def test_an_interval_holds_its_mean_and_narrows_with_agreement() -> None:
-    wide, narrow = interval(np.array([0.1, 0.5, 0.9])), interval(np.array([0.49, 0.5, 0.51]))
-    assert wide.mean == pytest.approx(0.5)
-    assert wide.low < wide.mean < wide.high
-    assert narrow.high - narrow.low < wide.high - wide.low
-
-
 def test_no_seeds_is_refused() -> None:
     with pytest.raises(PotluckError, match="seeds must be 1 or more"):
-        measure(lambda seed: build("digits", seed=seed), seeds=0)
+        measure(lambda seed: federation(seed=seed), seeds=0)

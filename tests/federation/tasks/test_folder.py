@@ -1,6 +1,5 @@
-"""What a person's own file may hold, and what becomes of it; what they may ask for on the command line."""
+"""What a person's own file may hold, and what becomes of it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from potluck.cli.data import Watching
 from potluck.errors import PotluckError
-from potluck.federation import Dataset, build, load, run
-from potluck.federation.curve import fit
-from potluck.federation.figures import check_picture, draw_run
-from tests.federation.test_cli import potluck
+from potluck.federation import Dataset, load, run
+from tests.federation.conftest import federation
 
 COUNT = 60
 
@@ -39,7 +35,7 @@ def test_a_column_of_large_numbers_does_not_drown_the_others(tmp_path: Path) -> 
     x, y = table(300)
     wide = np.column_stack([x, np.random.default_rng(1).uniform(0, 1e6, 300)])
     np.testing.assert_array_equal(loaded(tmp_path, X=wide, y=y).images[:, :, :2], loaded(tmp_path, X=x, y=y).images)
-    fed = build(f"folder:{saved(tmp_path, X=wide, y=y)}", samples=50, batch=10)
+    fed = federation(task=f"folder:{saved(tmp_path, X=wide, y=y)}", samples=50, batch_size=10)
     assert run(fed, np.ones(4), jax.random.key(0), 15).precision[-1] > 0.9
 
 
@@ -98,62 +94,3 @@ def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path, arrays: dict[str,
 def test_classes_may_be_whole_numbers_or_text(tmp_path: Path, y: np.ndarray) -> None:
     data = loaded(tmp_path, X=X, y=y)
     assert sorted(set(data.labels)) == list(range(data.classes))
-
-
-@pytest.mark.parametrize("initial", [0.9, 0.95, 1 - 1e-9])
-def test_a_curve_that_begins_high_is_fitted(initial: float) -> None:
-    found = fit(np.array([50.0, 200.0, 1000.0]), np.full(3, initial), slots=30, initial=initial)
-    assert initial < found.ceiling <= 1
-
-
-def test_a_curve_that_begins_at_the_top_is_refused() -> None:
-    with pytest.raises(PotluckError, match="precision is 1 before any training"):
-        fit(np.array([50.0, 200.0]), np.ones(2), slots=30, initial=1.0)
-
-
-def test_a_picture_that_cannot_be_saved_is_refused_before_training(tmp_path: Path) -> None:
-    check_picture(tmp_path / "a.png")
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(PotluckError, match=r"/proc/x\.png cannot be written"):
-        check_picture(Path("/proc/x.png"))
-    (tmp_path / "folder.png").mkdir()
-    with pytest.raises(PotluckError, match=r"folder\.png is a folder"):
-        check_picture(tmp_path / "folder.png")
-
-
-def test_a_picture_that_fails_after_all_costs_one_line() -> None:
-    with pytest.raises(PotluckError, match=r"/proc/x\.png cannot be written"):
-        draw_run(0.1, [0.2], "title", Path("/proc/x.png"))
-
-
-def test_messages_show_paths_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with Watching() as listener:
-        listener.say("/data/[red]/:cat:/fmnist.npz")
-    assert "potluck: /data/[red]/:cat:/fmnist.npz" in capsys.readouterr().err
-
-
-def test_silos_of_different_sizes_can_be_asked_for(tmp_path: Path) -> None:
-    picture = tmp_path / "[red]run.png"
-    done = potluck(
-        "federation", "run", "--contributions", "1,1,1", "--partition", "quantity", "--samples", "100,200,50",
-        "--slots", "1", "--json", "--plot", str(picture), XDG_CACHE_HOME=str(tmp_path),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["slots"][0]["local_samples"] == [100, 200, 50]
-    assert f"picture: {picture}" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("samples", "message"),
-    [
-        ("100,200", "samples: 2 sizes for 4 silos"),
-        ("10.5", "--samples must be whole numbers, got '10.5'"),
-        ("many", "--samples must be numbers separated by commas"),
-    ],
-)
-@pytest.mark.parametrize("command", ["run", "curve"])
-def test_sizes_that_make_no_sense_cost_one_line(command: str, samples: str, message: str) -> None:
-    done = potluck("federation", command, "--samples", samples)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1

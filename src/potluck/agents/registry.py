@@ -1,0 +1,193 @@
+"""Every agent by its name: how it is built, who decides, and what it changes about the scenario."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+import jax.numpy as jnp
+
+from potluck.agents.environment import Environment
+from potluck.agents.estimators import ESTIMATORS, TARGETS
+from potluck.agents.learner import Learner
+from potluck.agents.networks import DNCSize
+from potluck.agents.policies import POLICIES
+from potluck.agents.policy_gradient import Placement, PolicyGradient
+from potluck.agents.simple import Fixed, Greedy, Random
+from potluck.errors import PotluckError
+from potluck.registry import Registry
+from potluck.scenario import Scenario, mechanism_of
+
+__all__ = ["AGENTS", "AgentSpec", "Brief", "Options", "find_agent"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What may be chosen about a policy-gradient agent; None is the agent's own way."""
+
+    estimator: str | None = None
+    target: str | None = None
+    policy: str | None = None
+    dnc: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in self.choices().items():
+            given = getattr(self, name)
+            if given is not None and given not in known:
+                raise PotluckError(f"must be one of {', '.join(known)}, got {given!r}", field=name)
+
+    @staticmethod
+    def choices() -> Mapping[str, tuple[str, ...]]:
+        """What each may be."""
+        families = {"estimator": ESTIMATORS, "target": TARGETS, "policy": POLICIES}
+        return {name: tuple(family) for name, family in families.items()} | {"dnc": get_args(Placement)}
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Those that are not left to the agent."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Brief:
+    """What an agent is told when it is built for one player of an environment."""
+
+    environment: Environment[Any, Any]
+    discount: float
+    updates: int
+    """Windows that it will learn from."""
+    options: Options = dataclasses.field(default_factory=Options)
+    argument: str = ""
+    """What follows the colon in its name, as in fixed:0.5."""
+    scenario: Scenario | None = None
+    """For those that solve instead of learning; an environment of one's own has none."""
+
+
+def _unchanged(scenario: Scenario) -> Scenario:
+    return scenario
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentSpec:
+    """One kind of agent."""
+
+    build: Callable[[Brief], Learner[Any, Any]]
+    help: str
+    joint: bool = False
+    """One player decides for all silos, sees what all of them see and earns the welfare: a bound, not a member."""
+    adapt: Callable[[Scenario], Scenario] = _unchanged
+    """The scenario that it plays."""
+    options: frozenset[str] = frozenset()
+    """Which of `Options` it has a choice of."""
+    usage: str | None = None
+    """How its name is written where it takes an argument, such as fixed:D."""
+
+
+def _policy_gradient(brief: Brief, **ways: Any) -> PolicyGradient:
+    """MPGD, but for `ways`; what was chosen comes before both."""
+    seen, ways = brief.environment.observation_size, {**ways, **brief.options.chosen}
+    return PolicyGradient(
+        observation_size=seen,
+        action_size=brief.environment.action_size,
+        critic_observation_size=seen * brief.environment.players if ways.get("central") else seen,
+        updates=jnp.asarray(brief.updates),
+        **{"discount": jnp.asarray(brief.discount), **ways},
+    )
+
+
+def learner_like(help_: str, *, joint: bool = False, without: tuple[str, ...] = (), **ways: Any) -> AgentSpec:
+    """A relative of MPGD; `without` names the options that it has no choice of."""
+    options = frozenset(Options.choices()) - frozenset(without)
+    return AgentSpec(functools.partial(_policy_gradient, **ways), help_, joint=joint, options=options)
+
+
+def _fixed(brief: Brief) -> Fixed:
+    try:
+        share = float(brief.argument)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        name = f"fixed:{brief.argument}" if brief.argument else "fixed"
+        raise PotluckError(f": fixed needs a contribution in [0, 1], such as fixed:0.5, got {name!r}", field="agent")
+    return Fixed(brief.environment.action_size, share)
+
+
+def _nash(brief: Brief) -> Fixed:
+    if brief.scenario is None:
+        raise PotluckError(": nash is solved from a scenario's formula, and there is none here", field="agent")
+    import equinox as eqx
+
+    from potluck.economy import equilibrium
+    from potluck.game import stage_game
+
+    play = eqx.filter_jit(equilibrium)(stage_game(brief.scenario))
+    return Fixed(brief.environment.action_size, jnp.asarray(play, jnp.float32))
+
+
+def without_transfers(scenario: Scenario) -> Scenario:
+    """The same silos without any transfers (WPR)."""
+    return scenario.model_copy(update={"mechanism": mechanism_of("none")})
+
+
+_MPGD = learner_like("clipped policy gradient with a DNC; sees only its own (the default)")
+
+AGENTS: Registry[AgentSpec] = Registry(
+    "agent",
+    {
+        "mpgd": _MPGD,
+        "wpr": dataclasses.replace(_MPGD, help="the same learners without redistribution", adapt=without_transfers),
+        "maa2c": learner_like(
+            "advantage actor-critic with a DNC: no clipping, one epoch",
+            without=("estimator",),
+            estimator="a2c",
+            epochs=1,
+        ),
+        "mappo": learner_like(
+            "PPO whose critic sees what all silos see: breaks privacy on purpose",
+            estimator="ppo",
+            dnc="none",
+            central=True,
+        ),
+        "lineage": learner_like(
+            "MPGD with the published predecessor's sizes and rates",
+            estimator="paper",
+            dnc_size=DNCSize(words=10, width=32, heads=1, hidden=64),
+            epochs=5,
+            actor_rate=3e-5,
+            critic_rate=3e-5,
+            clip=0.1,
+            td_lambda=1.0,
+            logit_penalty=0.0,
+        ),
+        "greedy": AgentSpec(
+            lambda brief: Greedy(brief.environment.action_size),
+            "one slot in ten at random, else what has earned most in a slot so far",
+        ),
+        "planner": learner_like(
+            "one learner decides for all, sees all and maximises welfare: a bound, not a member",
+            joint=True,
+            dnc="none",
+            discount=1.0,  # it bounds welfare over the whole game
+        ),
+        "nash": AgentSpec(
+            _nash,
+            "the solved equilibrium of one slot, in every slot; on the curve, where there is a formula to solve",
+            joint=True,
+        ),
+        "random": AgentSpec(lambda brief: Random(brief.environment.action_size, 0.5), "anything"),
+        "fixed": AgentSpec(_fixed, "contribution D in every slot, such as fixed:0.5", usage="fixed:D"),
+    },
+)
+
+
+def find_agent(name: str, options: Options) -> tuple[AgentSpec, str]:
+    """The named agent, and the argument in its name; refused where it has no choice of what was chosen."""
+    kind, colon, argument = name.partition(":")
+    spec = AGENTS[kind] if kind in AGENTS else None
+    if spec is None or (colon and spec.usage is None):
+        known = ", ".join(AGENTS[each].usage or each for each in AGENTS)
+        raise PotluckError(f"must be one of {known}, got {name!r}", field="agent")
+    for option in options.chosen:
+        if option not in spec.options:
+            raise PotluckError(f": {kind} has no choice of it; leave it out", field=option)
+    return spec, argument

@@ -1,0 +1,47 @@
+"""`potluck list`: what a scenario or a command may name, from the registries themselves."""
+
+import json as jsonlib
+from typing import Annotated, Any
+
+import typer
+
+from potluck.cli.options import JsonOption
+from potluck.errors import PotluckError
+from potluck.registry import HOMES, family
+
+__all__ = ["list_"]
+
+
+def list_(
+    name: Annotated[str | None, typer.Argument(metavar="FAMILY", help="One family; all of them otherwise.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List what there is to choose from: mechanisms, agents, tasks, models, and what you have registered yourself.
+
+    [bold]potluck list agent[/bold]
+
+    [bold]potluck list --json | jq .mechanism[/bold]
+    """
+    if name is not None and name not in HOMES:
+        raise PotluckError(f"must be one of {', '.join(HOMES)}, got {name!r}", field="family")
+    found = {each: {key: _about(member) for key, member in family(each).items()} for each in ([name] if name else HOMES)}
+    if json:
+        typer.echo(jsonlib.dumps(found))
+        return
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE, padding=(0, 0, 0, 1))
+    for head in ("family", "name", "what it is"):
+        table.add_column(head, no_wrap=head != "what it is")
+    for each, members in found.items():
+        for row, (key, about) in enumerate(members.items()):
+            table.add_row("" if row else each, key, about)
+    Console().print(table)
+
+
+def _about(member: Any) -> str:
+    """What a member says of itself."""
+    said = getattr(member, "help", None) or getattr(member, "summary", None) or member.__doc__ or ""
+    return str(said).strip().splitlines()[0].rstrip(".") if said else ""

@@ -1,0 +1,139 @@
+"""What commands show on stderr while they work: drawn where that is a terminal, else a line every few seconds."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from potluck.training.run import Progress
+
+__all__ = ["TrainingDisplay", "Watching", "to_the_end"]
+
+EVERY = 10.0
+"""Seconds between two lines about the same work where there is no terminal to draw on."""
+Step = TypeVar("Step")
+
+
+def to_the_end(run: "Generator[Step]", show: Callable[[Step], None], stop: Callable[[], None], advice: str) -> None:
+    """Follow a run to its end, or to Ctrl-C, which keeps what is learnt so far and says how to go on.
+
+    The work is done on a thread beside, since a compiled program lets no signal through.
+    """
+    worker, moved = ThreadPoolExecutor(1), False
+    try:
+        while (step := worker.submit(next, run, None).result()) is not None:
+            moved = True
+            show(step)
+    except KeyboardInterrupt:
+        stop()
+        _leave(worker, run, advice, whole=moved)
+        raise typer.Exit(130) from None
+
+
+def _leave(worker: Executor, run: Generator[Any], advice: str, *, whole: bool) -> None:
+    """Keep the last complete chunk; where there is none of this process yet, or on a second Ctrl-C, go at once."""
+    try:
+        if whole:
+            print("potluck: finishing what is being computed; Ctrl-C again leaves at once", file=sys.stderr, flush=True)
+            worker.submit(run.close).result()
+            print(advice, file=sys.stderr)
+            return
+    except KeyboardInterrupt:
+        pass
+    print(advice, file=sys.stderr, flush=True)
+    os._exit(130)  # a thread inside a compiled program cannot be asked to stop
+
+
+class _Lines:
+    """Rows of a live display, one per piece of work."""
+
+    def __init__(self, names: tuple[str, ...], *, bar: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        self._drawn, self._spoken = console.is_terminal, ("", time.monotonic())
+        width = max(map(len, names))
+        columns = [SpinnerColumn(), *([TextColumn(f"{{task.fields[name]:<{width}}}")] if width else [])]
+        columns += [*([BarColumn(20)] if bar else []), TextColumn("{task.description}"), TimeElapsedColumn()]
+        self._rows = Progress(*columns, console=console, transient=True, disable=not self._drawn)
+        self._tasks = {name: self._rows.add_task("compiling…", total=1.0, name=name) for name in names}
+
+    def __enter__(self) -> Any:
+        self._rows.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Clear the lines."""
+        self._rows.stop()
+
+    def show(self, name: str, text: str, share: float, *, at_once: bool = False) -> None:
+        """One of them has moved."""
+        self._rows.update(self._tasks[name], completed=share, description=text)
+        now = time.monotonic()
+        if not self._drawn and (at_once or now - self._spoken[1] >= EVERY):
+            self._spoken = text, now
+            print(": ".join(filter(None, (name, text.replace("\n", ", ")))), file=sys.stderr, flush=True)
+
+
+class Watching(_Lines):
+    """One piece of work after the other, with the share of it that is done."""
+
+    def __init__(self) -> None:
+        super().__init__(("",), bar=True)
+        self._last = ""
+
+    def __call__(self, what: str, share: float) -> None:
+        """Show it."""
+        shown = what if self._drawn or not share else f"{what}: {share:.0%}"
+        self.show("", shown, share, at_once=what != self._last)
+        self._last = what
+
+
+class TrainingDisplay(_Lines):
+    """Trainings side by side: how far, how fast, what was earned, and how the updates went."""
+
+    def __init__(self, lanes: Mapping[str, int]) -> None:
+        super().__init__(tuple(lanes), bar=len(lanes) > 1)
+        self._lanes = dict(lanes)
+        self._first: dict[str, tuple[int, float]] = {}
+        self.rate: float | None = None
+        """Slots per second over all lanes, without the wait for the compiler."""
+
+    def update(self, name: str, progress: "Progress") -> None:
+        """After a call of the compiled program."""
+        now, left = time.monotonic(), ""
+        slots, begun = self._first.setdefault(name, (progress.slots, now))
+        if progress.slots > slots and len(self._lanes) == 1:
+            each = (progress.slots - slots) / (now - begun)
+            self.rate = round(each * self._lanes[name], 1)
+            total = progress.slots * progress.chunks / progress.chunk
+            left = f" {self.rate:,.0f} slots/s {duration((total - progress.slots) / each)} left"
+        # 66 columns and the time gone by: fits a terminal of 80.
+        text = (
+            f"{progress.chunk / progress.chunks:.0%}{left}: welfare {progress.welfare:.1f} "
+            f"d {progress.contribution:.3f} P {progress.precision:.3f} signal {progress.signal:.2f}"
+        )
+        if progress.diagnostics and len(self._lanes) == 1:
+            text += "\n" + "\n".join(f"  {label.replace('_', ' ')} {value:.3g}" for label, value in
+                                     progress.diagnostics.items())  # fmt: skip
+        self.show(name, text, progress.chunk / progress.chunks)
+
+    def restart(self, name: str, lanes: int) -> None:
+        """Another program begins: its rate is its own."""
+        self._lanes[name] = lanes
+        self._first.pop(name, None)
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -1,0 +1,126 @@
+"""`potluck sweep`: one training for every cell of a grid, side by side."""
+
+import json as jsonlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from potluck.cli.options import JsonOption, PresetOption, ScenarioArgument
+from potluck.cli.train import (
+    AgentOption,
+    CheckpointOption,
+    DncOption,
+    EstimatorOption,
+    GamesOption,
+    PolicyOption,
+    SeedsOption,
+    SlotsOption,
+    TargetOption,
+    TaskOption,
+    WindowOption,
+    run_config,
+)
+from potluck.errors import PotluckError
+
+if TYPE_CHECKING:
+    from potluck.training.sweep import SweepProgress
+
+__all__ = ["resume_sweep", "sweep"]
+
+PICTURE = "sweep.png"
+
+
+def sweep(
+    path: ScenarioArgument = None,
+    preset: PresetOption = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="A number of the scenario and its values, FIELD=V,V,… or FIELD=FROM:TO:POINTS; repeatable."),
+    ] = None,
+    agent: AgentOption = "mpgd",
+    task: TaskOption = None,
+    slots: SlotsOption = 100_000,
+    seeds: SeedsOption = 5,
+    games: GamesOption = 16,
+    out: Annotated[Path, typer.Option(help="Folder of the sweep.")] = Path("sweeps/sweep"),
+    window: WindowOption = 0,
+    estimator: EstimatorOption = None,
+    target: TargetOption = None,
+    dnc: DncOption = None,
+    policy: PolicyOption = None,
+    checkpoint: CheckpointOption = 20.0,
+    json: JsonOption = False,
+) -> None:
+    """Train once for every value of a field, or every combination of several.
+
+    Cells and seeds are trained side by side. Numbers do not recompile: cells that differ in numbers only are one
+    program. The folder gets sweep.csv (a row per cell, seed and window) and a picture. Stop it however you like;
+    [bold]potluck resume[/bold] goes on.
+
+    [bold]potluck sweep my.toml --vary mechanism.intensity=0,1,2,4,5,8,16,32 --out sweeps/x[/bold]
+
+    [bold]potluck sweep --vary energy_price=0.0025,0.02 --vary discount=0.5:1:3 --out sweeps/grid[/bold]
+    """
+    from potluck.training.sweep import SweepConfig, begin_sweep
+
+    config = run_config(
+        path, preset, task, agent=agent, slots=slots, seeds=seeds, games=games, window=window, estimator=estimator,
+        target=target, dnc=dnc, policy=policy,
+    )  # fmt: skip
+    begin_sweep(SweepConfig(config, tuple(map(_varied, vary or ()))), out)
+    resume_sweep(out, checkpoint, json)
+
+
+def _varied(text: str) -> tuple[str, tuple[float, ...]]:
+    """`FIELD=V,V,…` or `FIELD=FROM:TO:POINTS`."""
+    import numpy as np
+
+    name, _, values = text.partition("=")
+    try:
+        if ":" in values:
+            low, high, points = values.split(":")
+            numbers = tuple(np.linspace(float(low), float(high), int(points)).tolist())
+        else:
+            numbers = tuple(float(value) for value in values.split(","))
+    except ValueError:
+        numbers = ()
+    if not name or not numbers or not np.isfinite(numbers).all():
+        raise PotluckError(f"must be FIELD=V,V,… or FIELD=FROM:TO:POINTS, got {text!r}", field="vary")
+    return name, numbers
+
+
+def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
+    """Train what is not done yet, then show the table and draw the picture."""
+    from potluck.cli.progress import TrainingDisplay, to_the_end
+    from potluck.cli.runtime import start_cores
+
+    start_cores()
+    from rich.console import Console
+
+    from potluck.studies.sweeps import by_cell, draw_sweep, table
+    from potluck.training.sweep import TABLE, read_sweep, run_sweep
+
+    config = read_sweep(folder)
+    begun, running = time.monotonic(), [0]
+    with TrainingDisplay({"": config.base.seeds}) as display:
+
+        def show(step: "SweepProgress") -> None:
+            if step.program != running[0]:
+                running[0] = step.program
+                display.restart("", step.cells * config.base.seeds)
+            display.update("", step.progress)
+
+        advice = f"resume with: potluck resume {folder}"
+        to_the_end(run_sweep(folder, interval=checkpoint), show, display.stop, advice)
+    found = by_cell(folder / TABLE, config)
+    draw_sweep(found, config, folder / PICTURE)
+    seconds = time.monotonic() - begun
+    if json:
+        typer.echo(jsonlib.dumps({"sweep": str(folder), "seconds": round(seconds, 3), "cells": found}))
+        return
+    console = Console()
+    console.print(table(found, config))
+    text = f"Table: {folder / TABLE}. Picture: {folder / PICTURE}. Took {seconds:.0f} s."
+    console.print(text, highlight=False, soft_wrap=True)

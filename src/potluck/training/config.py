@@ -1,0 +1,134 @@
+"""What a run is: a scenario, an agent, and how much of which. Written beside the results, read to resume."""
+
+import dataclasses
+import json
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, UInt32
+
+from potluck.agents import Brief, Options, find_agent
+from potluck.errors import PotluckError
+from potluck.federation import load as load_data
+from potluck.game import Members, Planner, game
+from potluck.scenario import FederationConfig, Scenario, load, render
+from potluck.training.files import write_text
+from potluck.training.lanes import Lanes, stack
+from potluck.training.loop import Setup
+
+__all__ = ["RUN", "SCENARIO", "RunConfig", "config_values", "read_config", "read_values", "seeds_of", "setup",
+           "setup_one", "write_config"]
+
+RUN = "run.json"
+SCENARIO = "scenario.toml"
+
+CHUNK = 8
+"""Windows between two looks at the results, at most."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Who learns what, for how long."""
+
+    scenario: Scenario
+    agent: str = "mpgd"
+    options: Options = dataclasses.field(default_factory=Options)
+    slots: int = 100_000
+    seeds: int = 5
+    games: int = 16
+    window: int = 0
+    """D, slots in a window; 0 is a whole game, 5 slots of games below 8, 32 of games above 64."""
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "seeds", "games"):
+            if getattr(self, name) < 1:
+                raise PotluckError(f"must be 1 or more, got {getattr(self, name)}", field=name)
+        if self.scenario.seed + self.seeds > 2**32:
+            raise PotluckError(
+                f"must stay below 2**32, got {self.seeds} of them from {self.scenario.seed} on", field="seeds"
+            )
+        if self.window < 0:
+            raise PotluckError(f"must be 1 or more, or 0 for the agent's own, got {self.window}", field="window")
+
+    @property
+    def joint(self) -> bool:
+        """Whether one player decides for all."""
+        return find_agent(self.agent, self.options)[0].joint
+
+    @property
+    def depth(self) -> int:
+        """D."""
+        horizon = self.scenario.horizon
+        return self.window or (horizon if 8 <= horizon <= 64 else 5 if horizon < 8 else 32)
+
+    @property
+    def chunk(self) -> int:
+        """Windows in one call of the compiled program: as many as leave the fewest over at the end."""
+        windows = -(-self.slots // (self.games * self.depth))
+        most = min(CHUNK, windows)
+        return min(range(most, most // 2, -1), key=lambda chunk: -(-windows // chunk) * chunk)
+
+    @property
+    def chunks(self) -> int:
+        """Calls until at least `slots` slots are played by every seed."""
+        return -(-self.slots // (self.games * self.depth * self.chunk))
+
+
+def setup_one(config: RunConfig) -> Setup:
+    """Draw the silos, split their data, and make every player's learner."""
+    spec, argument = find_agent(config.agent, config.options)
+    scenario = spec.adapt(config.scenario)
+    precision = scenario.precision
+    data = load_data(precision.task) if isinstance(precision, FederationConfig) else None
+    environment = (Planner if spec.joint else Members)(game(scenario, data=data))
+    updates = config.chunks * config.chunk
+    brief = Brief(environment, scenario.discount, updates, config.options, argument, scenario)
+    return Setup(environment, spec.build(brief))
+
+
+def setup(config: RunConfig) -> Lanes[Setup]:
+    """A lane per seed. The scenario's seed makes the federation; all seeds of a run play it, with luck of their own."""
+    return stack([setup_one(config)] * config.seeds)
+
+
+def seeds_of(config: RunConfig) -> UInt32[Array, " seeds"]:
+    """The seeds, one after the other from the scenario's."""
+    return jnp.asarray(config.scenario.seed + np.arange(config.seeds), jnp.uint32)
+
+
+def write_config(config: RunConfig, folder: Path) -> None:
+    """Write the config beside the results. A run has begun once `run.json` is there."""
+    write_text(folder / RUN, json.dumps(config_values(config, folder), indent=2) + "\n")
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The config of a run that was begun here."""
+    try:
+        return RunConfig(**read_values(folder, RUN))
+    except (TypeError, AttributeError) as fault:
+        raise PotluckError(f"{folder / RUN}: cannot be read as a run ({fault})") from None
+
+
+def config_values(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """Write the scenario as a scenario file; the rest and the versions of what computes, for JSON."""
+    (folder / SCENARIO).write_text(render(config.scenario), encoding="utf-8")
+    fields = [field.name for field in dataclasses.fields(config) if field.name != "scenario"]
+    rest = {name: getattr(config, name) for name in fields} | {"options": dataclasses.asdict(config.options)}
+    versions = {name: metadata.version(name) for name in ("potluck-fl", "jax", "jaxlib", "equinox", "optax", "numpy")}
+    return {**rest, "versions": {"python": platform.python_version(), **versions}}
+
+
+def read_values(folder: Path, file: str) -> dict[str, Any]:
+    """What `config_values` gave, as `RunConfig` takes it."""
+    try:
+        written = json.loads((folder / file).read_text(encoding="utf-8"))
+        rest = {key: value for key, value in written.items() if key != "versions"}
+        return {**rest, "scenario": load(folder / SCENARIO), "options": Options(**rest["options"])}
+    except FileNotFoundError:
+        raise PotluckError(f"{folder}: no run here; begin one with `potluck train --out {folder}`") from None
+    except (ValueError, TypeError, KeyError, AttributeError, OSError) as fault:
+        raise PotluckError(f"{folder / file}: cannot be read as a run ({fault})") from None
