@@ -1,3 +1,5 @@
+from typing import Any
+
 import equinox as eqx
 import hypothesis.strategies as st
 import jax.numpy as jnp
@@ -116,7 +118,7 @@ def test_only_a_mechanism_that_asks_for_costs_is_deceived_about_them() -> None:
         gain_from_overstating_cost(silos(), jnp.asarray(PLAYED), 0, 3.0)
 
 
-MECHANISMS: dict[str, Mechanism] = {
+MECHANISMS: dict[str, Mechanism[Any]] = {
     "none": NoTransfers(),
     "redistribution": Redistribution(jnp.array(5.0)),
     "per-silo": PerSilo(jnp.array([5.0, 2.0, 1.0])),
@@ -148,7 +150,7 @@ def test_a_mechanism_that_knows_no_split_silos_says_so() -> None:
         seated = None  # type: ignore[assignment]
 
     class Told(Redistribution):
-        needs = frozenset({"marginal"})  # type: ignore[assignment]
+        needs = frozenset({"marginal"})
 
     for rule in (Plain(jnp.array(30.0)), Told(jnp.array(5.0))):
         with pytest.raises(PotluckError, match="does not say how it settles with split silos"):

@@ -71,6 +71,8 @@ def test_a_stage_game_measures_what_leaving_a_silo_out_costs() -> None:
     )
     played = jnp.array([1.0, 0.5, 0.5, 0.0])
     # P = 0.2 + 0.15·Σd: m = 0.15·d, mean 0.075
-    assert_allclose(facts_at(game, played).marginal, 0.15 * played, atol=1e-12)
+    marginal = facts_at(game, played).marginal
+    assert marginal is not None
+    assert_allclose(marginal, 0.15 * played, atol=1e-12)
     assert_allclose(settle(game, played).transfer, [7.5, 0.0, 0.0, -7.5], atol=1e-9)
     assert_allclose(settled_at(game, facts_at(game, played)).signal, 0.2)

@@ -18,8 +18,8 @@ from potluck.game.pettingzoo import parallel_env
 from potluck.mechanisms import facts_of, first_state, settle_slot
 from potluck.scenario import mechanism_of
 from potluck.scenario.description import PAPER_OBSERVATION
-from tests.game.conftest import by_hand, play, random_contributions
-from tests.game.test_game import DRAWN, HAND, KEY, MECHANISMS
+from tests.game.conftest import DRAWN, by_hand, play, random_contributions
+from tests.game.test_game import HAND, KEY, MECHANISMS
 
 ALL = tuple(OBSERVATIONS)
 

@@ -1,5 +1,7 @@
 """Facts of a slot, and a slot settled."""
 
+from typing import Any
+
 import hypothesis.strategies as st
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ from potluck.economy import StageGame
 from potluck.mechanisms import Mechanism, Settlement, facts_of, first_state, settle_slot
 
 
-def settled(rule: Mechanism, played: Array, held: Array | None = None) -> Settlement:
+def settled(rule: Mechanism[Any], played: Array, held: Array | None = None) -> Settlement:
     """A first slot that reached P = ½ from 0.1."""
     held = jnp.full_like(played, 2000.0) if held is None else held
     marginal = 0.1 * played
@@ -18,7 +20,7 @@ def settled(rule: Mechanism, played: Array, held: Array | None = None) -> Settle
     return settle_slot(rule, first_state(rule, jnp.asarray(0.1)), facts)
 
 
-def under(game: StageGame, rule: Mechanism) -> StageGame:
+def under(game: StageGame, rule: Mechanism[Any]) -> StageGame:
     """The same silos under another mechanism."""
     return StageGame(game.terms, game.energy_price, rule, game.precision)
 

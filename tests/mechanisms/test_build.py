@@ -116,7 +116,7 @@ def described(mechanism: Any) -> Scenario:
 def test_a_bad_mechanism_is_named_in_one_line(message: str) -> None:
     for use in (game, stage_game):
         with pytest.raises(PotluckError) as caught:
-            use(described(BAD[message]))  # type: ignore[operator]
+            use(described(BAD[message]))
         assert str(caught.value).startswith(f"mechanism odd {message}")
         assert caught.value.field == "mechanism"
         assert "\n" not in str(caught.value)

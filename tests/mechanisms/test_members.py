@@ -1,5 +1,7 @@
 """What is true of each member of the family: by hand, and for any silos."""
 
+from typing import Any
+
 import equinox as eqx
 import hypothesis.strategies as st
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from potluck.economy import StageGame, payoffs, potential, welfare
 from potluck.mechanisms import (
     MECHANISMS,
     CostSharing,
+    CostSharingConfig,
     Declared,
     Facts,
     Mechanism,
@@ -73,7 +76,7 @@ def test_only_the_proportional_pot_has_no_potential() -> None:
 
 
 @st.composite
-def members(draw: st.DrawFn, game: StageGame) -> Mechanism:
+def members(draw: st.DrawFn, game: StageGame) -> Mechanism[Any]:
     """Any member with any numbers, negative intensities too."""
     silos = len(game.terms.profit)
     unit = draw(st.sampled_from([None, jnp.asarray(2000.0)]))
@@ -160,8 +163,7 @@ def test_every_schedule_moves_the_intensities_of_silos_as_it_moves_one(name: str
 def test_a_registry_holds_a_description_of_each() -> None:
     assert list(MECHANISMS) == ["redistribution", "none", "per-silo", "cost-sharing", "proportional"]
     declared = Declared(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
-    honest = MECHANISMS["cost-sharing"].model_validate({"kind": "cost-sharing"}).build(declared)
-    lying = MECHANISMS["cost-sharing"].model_validate({"kind": "cost-sharing", "costs": [9.0, 4.0]}).build(declared)
+    honest, lying = CostSharingConfig().build(declared), CostSharingConfig(costs=(9.0, 4.0)).build(declared)
     assert_array_equal(honest.declared.cost, [3, 4])
     assert_array_equal(lying.declared.cost, [9, 4])
     assert_array_equal(lying.declared.profit, [1, 2])
