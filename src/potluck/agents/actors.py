@@ -1,6 +1,6 @@
 """What decides for a silo outside of training: a network, or the same contribution every time."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from potluck.registry import Registry
 __all__ = ["ACTORS", "Actor", "ConstantActor", "NetworkActor"]
 
 
+@runtime_checkable
 class Actor(Protocol):
     """A deterministic policy with a memory. A file of it holds its arrays, its `kind` and its `settings`."""
 
@@ -32,9 +33,7 @@ class Actor(Protocol):
         """Memory state before a game's first slot."""
         ...
 
-    def __call__(
-        self, memory: Any, observation: Float[Array, " observation"]
-    ) -> tuple[Any, Float[Array, " action"]]:
+    def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
         """The action of one slot."""
         ...
 

@@ -1,7 +1,7 @@
 """What every agent can do: start, act, learn from a window of play. One player; `vmap` gives every player its own."""
 
 from collections.abc import Mapping
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -46,6 +46,7 @@ class Window(eqx.Module, Generic[Memory]):
     memory_after: Memory
 
 
+@runtime_checkable
 class Learner(Protocol[AgentState, Memory]):
     """One player's way to decide and to learn. It knows nothing of what is played, nor of devices."""
 

@@ -54,9 +54,7 @@ class Greedy(eqx.Module):
     def update(self, state: Best, window: Window[None]) -> tuple[Best, None, Diagnostics]:
         """Keep the best slot of the window if it beats all before."""
         top = jnp.argmax(window.payoff)
-        actions, payoffs = gathered(
-            (window.act.action.reshape(-1, self.action_size)[top], window.payoff.ravel()[top])
-        )
+        actions, payoffs = gathered((window.act.action.reshape(-1, self.action_size)[top], window.payoff.ravel()[top]))
         action, payoff = actions[jnp.argmax(payoffs)], payoffs.max()
         better = payoff > state.payoff
         best = Best(jnp.where(better, action, state.action), jnp.where(better, payoff, state.payoff))
@@ -104,6 +102,7 @@ class Fixed(eqx.Module):
 
     def export(self, state: None) -> ConstantActor:
         """The action."""
+        del state
         return ConstantActor(jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,)))
 
 

@@ -3,7 +3,7 @@
 The training itself is honest, so precision and energy stay as they are and only money moves.
 """
 
-from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -30,7 +30,7 @@ State = TypeVar("State")
 class Seated(Mechanism[State], Protocol[State]):
     """A mechanism that can say how it would settle if silos sat at several seats."""
 
-    def seated(self, seats: Int[Array, " seats"]) -> Self:
+    def seated(self, seats: Int[Array, " seats"]) -> "Seated":
         """The same where seat i is taken by silo `seats[i]`."""
         ...
 
@@ -39,7 +39,7 @@ class Seated(Mechanism[State], Protocol[State]):
 class Declaring(Mechanism[State], Protocol[State]):
     """A mechanism that believes what silos declare of their costs."""
 
-    def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> Self:
+    def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> "Declaring":
         """The same where a silo declares `factor` times the cost that it declares now."""
         ...
 

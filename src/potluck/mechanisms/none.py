@@ -34,7 +34,7 @@ class NoTransfers(eqx.Module):
         """Always 0."""
         return 0.0, 0.0
 
-    def seated(self, seats: Int[Array, " seats"]) -> Self:
+    def seated(self, seats: Int[Array, " seats"]) -> "NoTransfers":
         """The same among any silos."""
         del seats
         return self

@@ -1,6 +1,6 @@
 """What a person writes down about a run: plain numbers, checked once, frozen."""
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from jaxtyping import Array, PRNGKeyArray
 from pydantic import Discriminator, Field, SerializeAsAny, Tag, ValidationError, field_validator, model_validator
@@ -48,7 +48,7 @@ class Silos(Described):
     ] = "run"
 
     @model_validator(mode="after")
-    def _one_number_per_silo(self) -> Self:
+    def _one_number_per_silo(self) -> "Silos":
         for name in ("profit", "energy", "communication", "samples"):
             numbers = getattr(self, name)
             if isinstance(numbers, tuple) and len(numbers) != self.count:
@@ -66,7 +66,7 @@ class CurvePrecision(Described):
     exponent: Annotated[Positive, Field(description="power with which the distance to the ceiling shrinks")] = 0.4975
 
     @model_validator(mode="after")
-    def _rises(self) -> Self:
+    def _rises(self) -> "CurvePrecision":
         if self.ceiling <= self.initial:
             raise ValueError(f"ceiling must exceed initial ({self.initial:g}), got {self.ceiling:g}")
         return self
@@ -149,7 +149,7 @@ class Scenario(Described):
         return names
 
     @model_validator(mode="after")
-    def _one_way_for_data_to_change(self) -> Self:
+    def _one_way_for_data_to_change(self) -> "Scenario":
         if (
             isinstance(self.precision, FederationConfig)
             and self.precision.dynamics != "static"
@@ -159,7 +159,7 @@ class Scenario(Described):
         return self
 
     @model_validator(mode="after")
-    def _mechanism_fits_the_silos(self) -> Self:
+    def _mechanism_fits_the_silos(self) -> "Scenario":
         if fault := self.mechanism.misfit(self.silos.count):
             raise ValueError(f"mechanism.{fault}")
         return self

@@ -1,7 +1,7 @@
 """What a mechanism is: what it is told of a slot, what it answers, and how a scenario describes it."""
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -30,6 +30,7 @@ class Facts(eqx.Module):
     """P − P without silo n's update of this slot (leave-one-out); for mechanisms that need `marginal`."""
 
 
+@runtime_checkable
 class Mechanism(Protocol[State]):
     """The rule that sets transfers; a module of arrays, unbatched, pure."""
 
@@ -86,7 +87,7 @@ class MechanismConfig(Described):
     def build(self, declared: Declared) -> Mechanism[Any]:
         """The mechanism, its numbers as arrays; only those that live on declarations look at them."""
 
-    def scaled(self, share: float) -> Self:
+    def scaled(self, share: float) -> "MechanismConfig":
         """The same mechanism where silos hold `share` times as many samples as before."""
         del share
         return self
