@@ -33,7 +33,7 @@ class LeaveOneOut(eqx.Module):
         """One slot: what is remembered, what each silo receives, and the signal that all may see."""
         worth = facts.marginal
         assert worth is not None
-        return None, self.rate * (worth - jnp.mean(worth)), jnp.mean(worth)
+        return state, self.rate * (worth - jnp.mean(worth)), jnp.mean(worth)
 
     def signal_bounds(self) -> tuple[float, float]:
         """Precision can lose or gain all of it."""
@@ -48,6 +48,7 @@ class LeaveOneOutConfig(MechanismConfig):
 
     def build(self, declared: Declared) -> LeaveOneOut:
         """Nothing that silos declare is believed."""
+        del declared
         return LeaveOneOut(jnp.asarray(self.rate, dtype=float))
 
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.game import Game, Members, Planner, game
 from potluck.mechanisms.redistribution import mean_over_pairs
-from potluck.scenario import FederationConfig, Scenario, mechanism_of, preset
+from potluck.scenario import CurvePrecision, FederationConfig, Normal, Scenario, mechanism_of, preset
 from potluck.scenario.description import PAPER_OBSERVATION
 from tests.game.conftest import DIGITS, DRAWN, REAL, Play, by_hand, play, play_through, random_contributions
 
@@ -264,3 +264,48 @@ def test_two_silos_and_sixty_four_play() -> None:
     for count in (2, 64):
         many = game(by_hand(silos=DRAWN.model_copy(update={"count": count})))
         assert play(many, random_contributions(2, count), KEY).seen.shape == (3, count, 2 * (count + 2))
+
+
+NUMBERS: list[dict[str, Any]] = [
+    {"energy_price": 0.5},
+    {"mechanism": mechanism_of("redistribution", intensity=1.0, smoothing=0.1)},
+    {"precision": CurvePrecision(initial=0.2, ceiling=0.8, scale=50.0, exponent=0.5)},
+    {"silos": DRAWN.model_copy(update={"profit": 5.0, "energy": (1.0, 2.0, 3.0)})},
+    {"silos": DRAWN.model_copy(update={"communication": Normal(mean=3, deviation=1), "samples": (9.0, 8.0, 7.0)})},
+    {"precision_unit": "percent", "seed": 3},
+]
+
+
+def test_numbers_vary_without_compiling_anew() -> None:
+    traced = 0
+
+    @eqx.filter_jit
+    def counted(played: Game, contributions: jax.Array, key: jax.Array) -> Play:
+        nonlocal traced
+        traced += 1
+        return play_through(played, contributions, key)
+
+    for changes in [{}, *NUMBERS]:
+        counted(game(by_hand(**({"silos": DRAWN} | changes))), HAND, KEY)
+    assert traced == 1
+    counted(game(by_hand(silos=DRAWN, history=3)), HAND, KEY)
+    counted(game(by_hand(silos=DRAWN, mechanism=mechanism_of("redistribution", schedule="constant"))), HAND, KEY)
+    assert traced == 3
+
+
+def test_games_of_different_numbers_run_side_by_side() -> None:
+    several = [game(by_hand(energy_price=price)) for price in (0.0, 0.01, 0.1)]
+    together: Game = jax.tree.map(lambda *leaves: jnp.stack(leaves), *several)
+    played = eqx.filter_vmap(play_through, in_axes=(eqx.if_array(0), None, None))(together, HAND, KEY)
+    for number, one in enumerate(several):
+        alone = play(one, HAND, KEY)
+        assert_allclose(played.slots.payoff.total[number], alone.slots.payoff.total, rtol=1e-6)
+
+
+def test_a_report_sums_a_slot_up() -> None:
+    plain = game(by_hand())
+    _, slot = plain.step(plain.reset(KEY), HAND[0], KEY)
+    _, _, told = Members(plain).step(plain.reset(KEY), HAND[0][:, None], KEY)
+    assert_array_equal(told.transfers, slot.payoff.transfer)
+    assert_array_equal(told.payoffs, slot.payoff.total)
+    assert_array_equal(told.signal, slot.signal)

@@ -290,6 +290,6 @@ def test_without_pettingzoo_its_face_says_what_to_install(monkeypatch: pytest.Mo
 def test_what_the_documentation_shows_runs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "game.md").read_text(encoding="utf-8")
     programs = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert len(programs) == 3
+    assert len(programs) == 4
     for program in programs:
         exec(program, {})

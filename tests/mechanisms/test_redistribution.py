@@ -1,3 +1,5 @@
+from typing import Any
+
 import hypothesis.strategies as st
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ from potluck.mechanisms import Mechanism, Redistribution, facts_of, first_state,
 from tests.economy.games import contributions, games
 
 
-def transfers(rule: Mechanism, played: Array, held: Array) -> Array:
+def transfers(rule: Mechanism[Any], played: Array, held: Array) -> Array:
     """r of a first slot that reached P = ½."""
     facts = facts_of(rule, played, held, jnp.asarray(0.5))
     return settle_slot(rule, first_state(rule, jnp.asarray(0.1)), facts).transfers

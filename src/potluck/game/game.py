@@ -115,6 +115,7 @@ def game(scenario: Scenario, seed: int | None = None, data: Dataset | None = Non
     """The game that a scenario describes; the seed draws its silos' terms and splits their data."""
     seed = scenario.seed if seed is None else seed
     terms = scenario.draw(jax.random.key(seed))
+    observation_size(scenario.observation, scenario.history, scenario.silos.count)
     return Game(
         terms=terms,
         drawing=scenario.terms,
