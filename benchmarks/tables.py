@@ -34,7 +34,8 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
         rises = row["final"]["mean"] > np.mean(row["curve"]["welfare"], axis=0)[0]
         arrival = f"{np.median(row['slots_to_95']):,.0f}" if rises else "falls"
         exploring, evaluation = (
-            f"{row[key]['mean']:.1f} ({row[key]['low']:.1f} … {row[key]['high']:.1f})" for key in ("final", "evaluation")
+            f"{row[key]['mean']:.1f} ({row[key]['low']:.1f} … {row[key]['high']:.1f})"
+            for key in ("final", "evaluation")
         )
         lines.append(f"| {name} | {exploring} | {arrival} | {evaluation} | {row['contribution']:.2f} | {gain} |")
     return "\n".join(lines)
