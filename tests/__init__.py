@@ -1,4 +1,4 @@
-"""The checker behind every annotation of the package while tests run; as in the language, an int will do for a float."""
+"""What checks every annotation of the package while tests run; an int will do for a float, as in the language."""
 
 from beartype import BeartypeConf, beartype
 

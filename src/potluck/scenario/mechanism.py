@@ -18,7 +18,7 @@ Kind: TypeAlias = Annotated[str, Field(description="which mechanism", json_schem
 
 
 class Facts(eqx.Module):
-    """What the coordinator may know of a slot when it settles it; what nobody needs is not there. (Or of many slots.)"""
+    """What the coordinator may know of a slot when it settles it; what nobody needs is not there."""
 
     contributions: Float[Array, "*slots silos"]
     """d_n."""
