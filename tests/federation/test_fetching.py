@@ -293,9 +293,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         yield address, root
 
 
-def test_a_download_streams_and_is_verified(
-    small: Small, server: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_a_download_streams_and_is_verified(small: Small, server: tuple[str, Path], tmp_path: Path) -> None:
     address, root = server
     task = served(small.task, address)
     with pytest.raises(UnavailableError, match="could not be downloaded"):

@@ -44,7 +44,9 @@ def test_it_is_named_in_a_scenario() -> None:
 def test_what_follows_its_name_is_its_own() -> None:
     assert len(load("counted:300").labels) == 200
     assert federation(task="counted:300", samples=10).test.size == 100
-    with pytest.raises(PotluckError, match=r"one of digits, fmnist, cifar10, folder:PATH\.npz, blobs, counted:COUNT, got"):
+    with pytest.raises(
+        PotluckError, match=r"one of digits, fmnist, cifar10, folder:PATH\.npz, blobs, counted:COUNT, got"
+    ):
         federation(task="spots")
 
 
