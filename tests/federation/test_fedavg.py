@@ -189,7 +189,7 @@ def test_no_silo_owns_a_held_out_sample(task: str, dynamics: str, tmp_path: Path
 
 
 def test_nobody_contributes_and_the_model_stays_as_it_is() -> None:
-    for options in ({}, {"server_momentum": 0.9}, {"optimise": "adam", "proximal": 0.1}):
+    for options in ({}, {"aggregation": "fedavgm"}, {"optimiser": "adam", "proximal": 0.1}):
         fed = federation(**options)
         model = fed.init_model(jax.random.key(0))
         model, _ = eqx.filter_jit(fed.round)(model, jnp.ones(4), jax.random.key(1))
