@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from potluck.federation import Dataset, FedAvg, build, federation_config
+from potluck.federation import Dataset, FedAvg, Measurement, build, federation_config
 from potluck.federation.dynamics import Dynamics
 
 
@@ -32,6 +32,12 @@ def federation(
     if isinstance(dynamics, str):
         return build(federation_config(dynamics=dynamics, **config), silos=silos, samples=samples, data=data, seed=seed)
     return build(federation_config(**config), silos=silos, samples=samples, data=data, dynamics=dynamics, seed=seed)
+
+
+def marginals(measured: Measurement) -> np.ndarray:
+    """What was measured without each silo."""
+    assert measured.marginal is not None
+    return np.asarray(measured.marginal)
 
 
 def fashion(seed: int = 0) -> FedAvg:

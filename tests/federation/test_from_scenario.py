@@ -13,7 +13,7 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.errors import PotluckError
-from potluck.federation import Dataset, FedAvg, State, load
+from potluck.federation import Dataset, FedAvg, PrecisionSource, State, load
 from potluck.federation.dynamics import Redraw, Stream
 from potluck.federation.from_scenario import on_task, precision_source
 from potluck.scenario import FederationConfig, Normal, Scenario, Terms, mechanism_of, parse, preset, render
@@ -51,7 +51,8 @@ def test_silos_hold_what_their_terms_say(kind: str, source: str, digits: Dataset
     terms = scenario.draw(jax.random.key(2))
     built = precision_source(scenario, terms, 0, digits)
     assert type(built).__name__ == ("FedAvg" if source == "fedavg" else "CurveSource")
-    assert_array_equal(built.samples(built.init(jax.random.key(0))), terms.samples)
+    played: PrecisionSource[Any] = built
+    assert_array_equal(played.samples(played.init(jax.random.key(0))), terms.samples)
     if source == "fedavg" and kind == "normal":
         # Whatever was drawn, pools have room for 100 + 5·10, so that runs of different seeds have one shape.
         assert jax.tree.leaves(built)[0].shape[:2] == (4, 150)

@@ -1,5 +1,7 @@
 """Who holds which samples."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,11 +9,13 @@ from hypothesis import strategies as st
 
 from potluck.errors import PotluckError
 from potluck.federation.partition import partition
+from potluck.scenario.federation import PartitionName
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[str, np.ndarray, list[int], np.ndarray, float, int]:
-    kind = draw(st.sampled_from(["iid", "quantity", "dirichlet", "natural"]))
+def requests(draw: st.DrawFn) -> tuple[PartitionName, np.ndarray, list[int], np.ndarray, float, int]:
+    kinds: tuple[PartitionName, ...] = get_args(PartitionName)
+    kind = draw(st.sampled_from(kinds))
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     silos = draw(st.integers(1, 8))
@@ -25,7 +29,7 @@ def requests(draw: st.DrawFn) -> tuple[str, np.ndarray, list[int], np.ndarray, f
 
 @given(requests())
 def test_shares_are_disjoint_exact_in_size_and_seeded(
-    request: tuple[str, np.ndarray, list[int], np.ndarray, float, int],
+    request: tuple[PartitionName, np.ndarray, list[int], np.ndarray, float, int],
 ) -> None:
     kind, labels, sizes, silo, concentration, seed = request
     first, second = (
@@ -68,7 +72,7 @@ def test_dirichlet_can_deal_out_every_last_sample() -> None:
         ("natural", [10, 10], "natural needs a silo column"),
     ],
 )
-def test_an_impossible_request_says_why(kind: str, sizes: list[int], message: str) -> None:
+def test_an_impossible_request_says_why(kind: PartitionName, sizes: list[int], message: str) -> None:
     with pytest.raises(PotluckError, match=message):
         partition(kind, np.zeros(100, int), sizes)
 

@@ -20,7 +20,7 @@ from potluck.federation.partition import check_sizes, partition
 from potluck.federation.task import Task
 from potluck.federation.tasks import TASKS
 from potluck.scenario import FederationConfig
-from potluck.scenario.explain import explained
+from potluck.scenario.explain import first_fault
 
 __all__ = ["build", "check_contributions", "federation_config"]
 
@@ -33,9 +33,10 @@ def federation_config(**options: object) -> FederationConfig:
     try:
         return FederationConfig.model_validate(options)
     except ValidationError as fault:
-        first = fault.errors()[0]
-        field = str(first["loc"][0])
-        raise PotluckError(explained(first, FederationConfig).removeprefix(field).lstrip(), field=field) from None
+        field, _, message = first_fault(fault, FederationConfig).partition(" ")
+        if field.endswith(":"):
+            field, message = field[:-1], f": {message}"
+        raise PotluckError(message, field=field) from None
 
 
 def build(

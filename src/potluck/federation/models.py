@@ -58,7 +58,10 @@ class Architecture(Protocol):
 
 
 class Dense(eqx.Module):
-    """y = xWᵀ + b. One row of W per output: the gradient of W is then 10% faster on a CPU than with one per input."""
+    """y = xWᵀ + b. One row of W per output: the gradient of W is then 10% faster on a CPU than with one per input.
+
+    `eqx.nn.Linear` is as fast (1.00 to 1.03 ×, 784-64-10), but takes one vector, no bfloat16, and rounds otherwise.
+    """
 
     weight: Float[Array, "outputs inputs"]
     bias: Float[Array, " outputs"]
