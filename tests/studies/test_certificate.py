@@ -105,7 +105,7 @@ def test_a_trained_deviator_finds_most_of_what_there_is() -> None:
 
 def by_kind(*kinds: list[float]) -> list[np.ndarray]:
     """One seed, four games, one silo."""
-    return [np.array(kind)[None, :, None] for kind in kinds]
+    return [np.array(kind, float)[None, :, None] for kind in kinds]
 
 
 def test_a_deviation_is_chosen_on_some_games_and_measured_on_others() -> None:

@@ -15,8 +15,8 @@ __all__ = ["Best", "Fixed", "Greedy", "Random"]
 class Best(eqx.Module):
     """The action that earned most in a single slot so far, and what that was."""
 
-    action: Float[Array, " action"]
-    payoff: Float[Array, ""]
+    action: Float[Array, "*players action"]
+    payoff: Float[Array, "*players"]
 
 
 class Greedy(eqx.Module):
