@@ -5,7 +5,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from potluck.economy.equilibrium import best_response, nash
 from potluck.economy.optimise import maximise_on_box, maximise_on_segment
