@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+
 import pytest
 
 from potluck.studies.benchmarks.memory import OURS, Run, Sizes, parse, race, run
