@@ -26,17 +26,18 @@ NAMES = {
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """One line of Markdown per agent, the best in earnest first."""
-    lines = ["| | exploring | slots to 95% | in earnest | mean d | gain |", "|---|---|---|---|---|---|"]
-    for name, row in sorted(rows.items(), key=lambda item: -item[1]["earnest"]["mean"]):
+    """One line of Markdown per agent, the best in evaluation first."""
+    lines = ["| | exploring | slots to 95% | in evaluation | mean d | gain |", "|---|---|---|---|---|---|"]
+    for name, row in sorted(rows.items(), key=lambda item: -item[1]["evaluation"]["mean"]):
         share = row.get("constant_gain_share")
         gain = "" if share is None else f"{share:.0%}"
         rises = row["final"]["mean"] > np.mean(row["curve"]["welfare"], axis=0)[0]
         arrival = f"{np.median(row['slots_to_95']):,.0f}" if rises else "falls"
-        exploring, earnest = (
-            f"{row[key]['mean']:.1f} ({row[key]['low']:.1f} … {row[key]['high']:.1f})" for key in ("final", "earnest")
+        exploring, evaluation = (
+            f"{row[key]['mean']:.1f} ({row[key]['low']:.1f} … {row[key]['high']:.1f})"
+            for key in ("final", "evaluation")
         )
-        lines.append(f"| {name} | {exploring} | {arrival} | {earnest} | {row['contribution']:.2f} | {gain} |")
+        lines.append(f"| {name} | {exploring} | {arrival} | {evaluation} | {row['contribution']:.2f} | {gain} |")
     return "\n".join(lines)
 
 

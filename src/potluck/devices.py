@@ -61,6 +61,7 @@ def everywhere(value: Float[Array, "..."]) -> Float[Array, "..."]:
 def gathered(tree: Tree) -> Tree:
     """Every device's values side by side, on a new leading axis."""
     if device_count() == 1:
-        return jax.tree.map(lambda leaf: leaf[None], tree)
+        alone: Tree = jax.tree.map(lambda leaf: leaf[None], tree)
+        return alone
     everyone: Tree = jax.lax.all_gather(tree, GAMES)
     return everyone

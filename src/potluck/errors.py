@@ -22,4 +22,4 @@ class PotluckError(Exception):
         """The same, the field called by another name."""
         if name is None:
             return self.message
-        return f"{name}{'' if self.message.startswith(':') else ' '}{self.message}"
+        return f"{name}{'' if self.message.startswith((':', '.')) else ' '}{self.message}"

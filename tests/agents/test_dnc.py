@@ -1,6 +1,5 @@
 """The DNC against a reference of our own, against DeepMind's numbers, at its edges, and on the copy task."""
 
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,6 @@ from tests.agents import dnc_reference as reference
 
 WORDS, WIDTH, HEADS, HIDDEN = 8, 6, 2, 12
 INPUTS, OUTPUTS = 3, 4
-GOLDEN_VARIABLE = "POTLUCK_GOLDEN"
 CONTROLLERS: tuple[Controller, ...] = get_args(Controller)
 
 
@@ -95,15 +93,9 @@ def test_gradients_over_twenty_steps_are_those_of_the_reference(controller: Cont
 
 
 def golden() -> dict[str, np.ndarray[Any, Any]]:
-    """Six steps of DeepMind's memory access with their gradients, where the file is at hand."""
-    above = [folder / "shared" / "golden" for folder in Path(__file__).resolve().parents]
-    named = [Path(os.environ[GOLDEN_VARIABLE])] if GOLDEN_VARIABLE in os.environ else []
-    for folder in named + above:
-        path = folder / "dnc_memory_access.npz"
-        if path.is_file():
-            with np.load(path, allow_pickle=False) as file:
-                return dict(file)
-    pytest.skip(f"no dnc_memory_access.npz in ${GOLDEN_VARIABLE}, nor in shared/golden above this file")
+    """Six steps of DeepMind's memory access with their gradients."""
+    with np.load(Path(__file__).with_name("dnc_memory_access.npz"), allow_pickle=False) as file:
+        return dict(file)
 
 
 def asked(weights: dict[str, Array], x: Float[Array, " inputs"], width: int, heads: int) -> Interface:

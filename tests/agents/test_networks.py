@@ -13,9 +13,9 @@ SMALL = DNCSize(words=3, width=2, heads=1, hidden=4)
 FIRST = jnp.array([False, False, True, False, False, True, False])
 
 
-@pytest.mark.parametrize("memory", [None, SMALL])
-def test_a_window_is_its_slots_one_by_one_forgetting_where_a_game_begins(memory: DNCSize | None) -> None:
-    network = Network.create(4, 2, (6, 5), memory, jax.random.key(0))
+@pytest.mark.parametrize("size", [None, SMALL])
+def test_a_window_is_its_slots_one_by_one_forgetting_where_a_game_begins(size: DNCSize | None) -> None:
+    network = Network.create(4, 2, (6, 5), size, jax.random.key(0))
     xs = jax.random.normal(jax.random.key(1), (len(FIRST), 4))
     step = eqx.filter_jit(lambda memory, x: network(memory, x))
     before, _ = step(network.initial_memory(), jnp.ones(4))  # a window may begin within a game

@@ -18,7 +18,7 @@ def played(actions: list[list[float]], payoffs: list[list[float]]) -> Window[Non
     games, slots = len(actions), len(actions[0])
     nothing = jnp.zeros((games, slots, 1))
     never = jnp.zeros(slots, bool)
-    act = Act(action, action, jnp.zeros((games, slots)))
+    act = Act(action, action, jnp.zeros_like(action))
     return Window(nothing, nothing, act, jnp.array(payoffs), never, never, nothing[:, 0], None, None)
 
 
@@ -59,6 +59,9 @@ def test_fixed_and_random() -> None:
     ],
 )
 def test_an_unknown_agent_is_refused_by_name(name: str, message: str) -> None:
-    with pytest.raises(PotluckError, match=message):
+    def build() -> None:
         spec, argument = find_agent(name, Options())
         spec.build(Brief(Quadratic.create(), discount=0.9, updates=1, argument=argument))
+
+    with pytest.raises(PotluckError, match=message):
+        build()

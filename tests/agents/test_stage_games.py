@@ -11,9 +11,9 @@ from potluck.devices import mesh_over
 from potluck.economy import nash, payoffs, regrets
 from potluck.game import stage_game
 from potluck.scenario import Scenario, Silos, mechanism_of
+from potluck.training.config import RunConfig, seeds_of, setup
 from potluck.training.lanes import each_lane
 from potluck.training.loop import Setup, TrainConfig, begin, train
-from potluck.training.config import RunConfig, seeds_of, setup
 
 SEEDS = 5
 

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis.extra.numpy import arrays
 from jaxtyping import Array, Float
 
-from potluck.economy import Redistribution, StageGame, Terms
+from potluck.economy import StageGame, Terms
+from potluck.mechanisms import Redistribution
 
 
 class Concave(eqx.Module):

@@ -9,13 +9,13 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose
 
 from potluck.economy import (
-    Redistribution,
     StageGame,
     Terms,
     best_response,
     best_response_dynamics,
     black_box,
     dominant_intensity,
+    equilibrium,
     nash,
     nash_conv,
     payoffs,
@@ -23,7 +23,9 @@ from potluck.economy import (
     regrets,
     uniqueness,
 )
+from potluck.errors import PotluckError
 from potluck.game import stage_game
+from potluck.mechanisms import Proportional, Redistribution
 from potluck.scenario import preset
 from tests.economy.games import SIZES, contributions, games
 
@@ -149,3 +151,42 @@ def test_equilibrium_in_single_precision_stays_close() -> None:
         assert found.dtype == np.float32
         gap = float(distance(game, found)) / float(payoffs(game, found).sum())
     assert gap < 1e-5
+
+
+def with_a_pot(game: StageGame, pot: float = 30.0) -> StageGame:
+    return StageGame(game.terms, game.energy_price, Proportional(jnp.asarray(pot)), game.precision)
+
+
+def test_without_a_potential_there_is_no_top_to_climb_and_the_mechanism_is_named() -> None:
+    with pytest.raises(PotluckError, match=r"^mechanism Proportional leaves the game no potential"):
+        nash(with_a_pot(quadratic()))
+
+
+def test_without_a_potential_silos_answer_one_another() -> None:
+    # both hold 100 samples: u_0 = 100(s − s²/4) − 75·d_0 + 30·(d_0/s − ½)
+    game = with_a_pot(quadratic())
+    found = equilibrium(game)
+    assert found.solver == "best-response"
+    assert float(nash_conv(game, found.contributions)) < 1e-6
+    assert float(found.contributions[1]) > 0.1, "a pot makes the free-rider of the game without it contribute"
+
+
+def test_the_solver_of_a_game_with_a_potential_climbs_it() -> None:
+    found = equilibrium(quadratic(10.0))
+    assert found.solver == "potential"
+    assert_allclose(found.contributions, [0.7, 0.0], atol=1e-9)
+
+
+@settings(max_examples=30)
+@given(games((2, 5)), st.floats(0, 500))
+def test_play_without_a_potential_ends_where_nash_conv_says_how_good_it_is(game: StageGame, pot: float) -> None:
+    game = with_a_pot(game, pot)
+    found = eqx.filter_jit(lambda at: equilibrium(at).contributions)(game)
+    assert bool(jnp.all((found >= 0) & (found <= 1)))
+    assert np.isfinite(float(distance(game, found)))
+
+
+def test_any_game_has_its_silos_under_redistribution() -> None:
+    game = with_a_pot(quadratic())
+    assert_allclose(solve(game.at(jnp.asarray(10.0))), solve(quadratic(10.0)), atol=1e-12)
+    assert_allclose(solve(game.at(jnp.asarray(0.0))), solve(quadratic()), atol=1e-12)

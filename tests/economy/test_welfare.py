@@ -9,7 +9,6 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose
 
 from potluck.economy import (
-    Redistribution,
     StageGame,
     Terms,
     budget_residual,
@@ -27,6 +26,7 @@ from potluck.economy import (
     welfare_optimal_intensity,
 )
 from potluck.game import stage_game
+from potluck.mechanisms import Redistribution
 from potluck.scenario import preset
 from tests.economy.games import SIZES, Concave, games, numbers
 
@@ -161,7 +161,7 @@ def test_subsidies_by_hand() -> None:
     def law(contributions: Array) -> Array:
         return contributions @ jnp.array([1.0, 2.0, 3.0])
 
-    game = StageGame(terms, game.energy_price, game.redistribution, law)
+    game = StageGame(terms, game.energy_price, game.mechanism, law)
     assert_allclose(pigouvian_subsidies(game, jnp.full(3, 0.5)), [50.0, 80.0, 90.0])
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.federation import load
 from potluck.game import Game, Slot, State
-from potluck.scenario import CurvePrecision, FedAvgPrecision, Mechanism, Normal, Observation, Scenario, Schedule, Silos
+from potluck.scenario import CurvePrecision, FederationConfig, Normal, Scenario, Silos, mechanism_of
 
 DIGITS = load("digits")
 
@@ -28,7 +28,7 @@ DRAWN = Silos(
     communication=Normal(mean=0.5, deviation=0.02),
     samples=Normal(mean=100, deviation=5),
 )
-REAL = FedAvgPrecision(task="digits", held_out=397)
+REAL = FederationConfig(task="digits", held_out=397)
 
 
 def by_hand(**changes: Any) -> Scenario:
@@ -38,10 +38,8 @@ def by_hand(**changes: Any) -> Scenario:
         "history": 2,
         "energy_price": 0.01,
         "silos": THREE,
-        "mechanism": Mechanism(intensity=6.0),
-        "schedule": Schedule(rule="gain", smoothing=0.5),
+        "mechanism": mechanism_of("redistribution", intensity=6.0, schedule="gain", smoothing=0.5),
         "precision": CurvePrecision(initial=0.1, ceiling=0.9, scale=100.0, exponent=1.0),
-        "observation": Observation(),
     }
     return Scenario(**(described | changes))
 

@@ -10,13 +10,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.game import Game, Members, Planner, game
-from potluck.game.game import seen_by_all
-from potluck.scenario import FedAvgPrecision, Mechanism, Observation, Scenario, Schedule, preset
+from potluck.mechanisms.redistribution import mean_over_pairs
+from potluck.scenario import CurvePrecision, FederationConfig, Normal, Scenario, mechanism_of, preset
+from potluck.scenario.description import PAPER_OBSERVATION
 from tests.game.conftest import DIGITS, DRAWN, REAL, Play, by_hand, play, play_through, random_contributions
 
 # K = 200, 650, 800 and so P = 0.9 − 0.8/3, 0.9 − 0.8/7.5, 0.9 − 0.8/9
 HAND = jnp.array([[1.0, 0.5, 0.0], [0.5, 0.5, 1.0], [0.0, 0.0, 0.5]])
 KEY = jax.random.key(0)
+ALL = (*PAPER_OBSERVATION, "own_contribution", "own_samples", "slot")
 
 
 def leaves(tree: object) -> list[np.ndarray]:
@@ -52,8 +54,8 @@ def test_two_slots_by_hand() -> None:
     ],
 )
 def test_intensity_of_the_third_slot_by_hand(rule: str, expected: float) -> None:
-    slots = play(game(by_hand(schedule=Schedule(rule=rule))), HAND, KEY).slots
-    assert_allclose(slots.intensity, [6.0, 6.0, expected], rtol=2e-5)
+    slots = play(game(by_hand(mechanism=mechanism_of("redistribution", intensity=6.0, schedule=rule))), HAND, KEY).slots
+    assert_allclose(slots.signal, [6.0, 6.0, expected], rtol=2e-5)
     # α(3·d − 0.5)
     assert_allclose(slots.payoff.transfer[2], expected * np.array([-0.5, -0.5, 1.0]), rtol=2e-5)
 
@@ -76,7 +78,7 @@ def test_every_option_adds_what_it_names() -> None:
     states = play(game(by_hand()), HAND, KEY).states
     plain = jax.vmap(game(by_hand()).observe)(states)
     for name, more in (("own_contribution", 2), ("own_samples", 1), ("slot", 1)):
-        chosen = game(by_hand(observation=Observation(**{name: True})))
+        chosen = game(by_hand(observation=(*PAPER_OBSERVATION, name)))
         seen = jax.vmap(chosen.observe)(states)
         assert chosen.observation_size == seen.shape[-1] == plain.shape[-1] + more
         if name == "own_contribution":
@@ -87,40 +89,45 @@ def test_every_option_adds_what_it_names() -> None:
             assert_array_equal(seen[..., :-1], plain)
             expected = [[100, 200, 300]] * 3 if name == "own_samples" else [[t / 5] * 3 for t in (1, 2, 3)]
             assert_allclose(seen[..., -1], expected, rtol=1e-6)
-    everything = game(by_hand(observation=Observation(own_contribution=True, own_samples=True, slot=True)))
+    everything = game(by_hand(observation=ALL))
     assert everything.observation_size == jax.vmap(everything.observe)(states).shape[-1] == 2 * 6 + 2
 
 
 MATRIX = ((9.0, 1.0, 2.0), (1.0, 0.0, 3.0), (2.0, 3.0, 0.0))
-MECHANISMS = {
-    "none": Mechanism(kind="none"),
-    "fraction": Mechanism(basis="fraction", intensity=40.0),
-    "samples": Mechanism(basis="samples", unit=100.0, intensity=40.0),
-    "matrix": Mechanism(intensity=MATRIX),
+MECHANISMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "none": ("none", {}),
+    "fraction": ("redistribution", {"basis": "fraction", "intensity": 40.0}),
+    "samples": ("redistribution", {"basis": "samples", "unit": 100.0, "intensity": 40.0}),
+    "matrix": ("redistribution", {"intensity": MATRIX}),
+    "per-silo": ("per-silo", {"intensity": (40.0, 0.0, 10.0)}),
+    "cost-sharing": ("cost-sharing", {}),
+    "proportional": ("proportional", {}),
 }
 
 
 @pytest.mark.parametrize(
     ("mechanism", "rule"),
-    [*((name, "gain") for name in MECHANISMS), ("samples", "constant"), ("matrix", "printed")],
+    [*((name, None) for name in MECHANISMS), ("samples", "constant"), ("matrix", "printed")],
 )
 def test_whatever_the_mechanism_and_rule_the_budget_balances_in_every_slot(mechanism: str, rule: Any) -> None:
     silos = DRAWN.model_copy(update={"redraw": ("communication", "samples")})
-    scenario = by_hand(silos=silos, mechanism=MECHANISMS[mechanism], schedule=Schedule(rule=rule), horizon=30)
+    kind, options = MECHANISMS[mechanism]
+    chosen = mechanism_of(kind, **options, **({} if rule is None else {"schedule": rule}))
+    scenario = by_hand(silos=silos, mechanism=chosen, horizon=30)
     slots = play(game(scenario), random_contributions(30, 3), KEY).slots
     transfer = np.asarray(slots.payoff.transfer)
     assert_allclose(transfer.sum(axis=1), 0, atol=1e-5 * max(np.abs(transfer).max(), 1))
     assert_allclose(jax.vmap(lambda parts: parts.welfare)(slots.payoff), slots.payoff.total.sum(axis=1), rtol=1e-5)
     assert (np.abs(transfer).max() > 1) == (mechanism != "none")
     if rule != "printed":
-        most = {"none": 0.0, "matrix": 2.0}.get(mechanism, 40.0)
-        assert 0 <= slots.intensity.min() <= slots.intensity.max() <= most * (1 + 1e-6)
+        most = {"none": 0.0, "matrix": 2.0, "per-silo": 50 / 3, "proportional": 20.0}.get(mechanism, 40.0)
+        assert 0 <= slots.signal.min() <= slots.signal.max() <= most * (1 + 1e-6)
 
 
 def test_the_intensity_that_all_see_is_that_of_the_pairs() -> None:
     # (1 + 2 + 3) / 3, whatever stands on the diagonal
-    assert float(seen_by_all(jnp.asarray(MATRIX))) == 2.0
-    assert float(seen_by_all(jnp.asarray(4.0))) == 4.0
+    assert float(mean_over_pairs(jnp.asarray(MATRIX))) == 2.0
+    assert float(mean_over_pairs(jnp.asarray(4.0))) == 4.0
 
 
 def real(**silos: Any) -> Scenario:
@@ -186,7 +193,7 @@ def test_games_side_by_side_are_the_games_alone(source: str, federation: Game) -
     ],
     ids=["curve-redraw", "fedavg-redraw", "fedavg-stream"],
 )
-def test_data_that_changes(silos: dict[str, Any], precision: FedAvgPrecision | None, changes: bool) -> None:
+def test_data_that_changes(silos: dict[str, Any], precision: FederationConfig | None, changes: bool) -> None:
     scenario = by_hand(silos=DRAWN.model_copy(update=silos), horizon=4)
     if precision is not None:
         scenario = scenario.model_copy(update={"precision": precision})
@@ -257,3 +264,48 @@ def test_two_silos_and_sixty_four_play() -> None:
     for count in (2, 64):
         many = game(by_hand(silos=DRAWN.model_copy(update={"count": count})))
         assert play(many, random_contributions(2, count), KEY).seen.shape == (3, count, 2 * (count + 2))
+
+
+NUMBERS: list[dict[str, Any]] = [
+    {"energy_price": 0.5},
+    {"mechanism": mechanism_of("redistribution", intensity=1.0, smoothing=0.1)},
+    {"precision": CurvePrecision(initial=0.2, ceiling=0.8, scale=50.0, exponent=0.5)},
+    {"silos": DRAWN.model_copy(update={"profit": 5.0, "energy": (1.0, 2.0, 3.0)})},
+    {"silos": DRAWN.model_copy(update={"communication": Normal(mean=3, deviation=1), "samples": (9.0, 8.0, 7.0)})},
+    {"precision_unit": "percent", "seed": 3},
+]
+
+
+def test_numbers_vary_without_compiling_anew() -> None:
+    traced = 0
+
+    @eqx.filter_jit
+    def counted(played: Game, contributions: jax.Array, key: jax.Array) -> Play:
+        nonlocal traced
+        traced += 1
+        return play_through(played, contributions, key)
+
+    for changes in [{}, *NUMBERS]:
+        counted(game(by_hand(**({"silos": DRAWN} | changes))), HAND, KEY)
+    assert traced == 1
+    counted(game(by_hand(silos=DRAWN, history=3)), HAND, KEY)
+    counted(game(by_hand(silos=DRAWN, mechanism=mechanism_of("redistribution", schedule="constant"))), HAND, KEY)
+    assert traced == 3
+
+
+def test_games_of_different_numbers_run_side_by_side() -> None:
+    several = [game(by_hand(energy_price=price)) for price in (0.0, 0.01, 0.1)]
+    together: Game = jax.tree.map(lambda *leaves: jnp.stack(leaves), *several)
+    played = eqx.filter_vmap(play_through, in_axes=(eqx.if_array(0), None, None))(together, HAND, KEY)
+    for number, one in enumerate(several):
+        alone = play(one, HAND, KEY)
+        assert_allclose(played.slots.payoff.total[number], alone.slots.payoff.total, rtol=1e-6)
+
+
+def test_a_report_sums_a_slot_up() -> None:
+    plain = game(by_hand())
+    _, slot = plain.step(plain.reset(KEY), HAND[0], KEY)
+    _, _, told = Members(plain).step(plain.reset(KEY), HAND[0][:, None], KEY)
+    assert_array_equal(told.transfers, slot.payoff.transfer)
+    assert_array_equal(told.payoffs, slot.payoff.total)
+    assert_array_equal(told.signal, slot.signal)

@@ -27,12 +27,15 @@ from pettingzoo.test import (
 from potluck.errors import PotluckError
 from potluck.game import pettingzoo as face
 from potluck.game.pettingzoo import SiloEnv, env, parallel_env
-from potluck.scenario import Mechanism, Observation, Scenario, Schedule, preset
+from potluck.scenario import Scenario, mechanism_of, preset
+from potluck.scenario.description import PAPER_OBSERVATION
 from tests.game.conftest import DIGITS, DRAWN, REAL, THREE, by_hand
 
 # Nobody has seen anything before the first slot; PettingZoo suspects a mistake.
 zeros_at_first = pytest.mark.filterwarnings("ignore:Observation numpy array is all zeros:UserWarning")
-ALL = Observation(own_contribution=True, own_samples=True, slot=True)
+ALL = (*PAPER_OBSERVATION, "own_contribution", "own_samples", "slot")
+PRINTED = mechanism_of("redistribution", intensity=6.0, schedule="printed")
+PAIRS = ((0.0, 0.1, 0.1), (0.1, 0.0, 0.1), (0.1, 0.1, 0.0))
 REAL_GAME = by_hand(silos=DRAWN, precision=REAL, horizon=4)
 
 
@@ -116,9 +119,9 @@ def test_the_seed_of_the_run_draws_the_silos_and_the_order_of_games() -> None:
     "scenario",
     [
         preset("lineage").model_copy(update={"horizon": 12, "observation": ALL}),
-        by_hand(observation=ALL, schedule=Schedule(rule="printed")),
-        by_hand(observation=ALL, mechanism=Mechanism(kind="none")),
-        by_hand(mechanism=Mechanism(intensity=((0.0, 0.1, 0.1), (0.1, 0.0, 0.1), (0.1, 0.1, 0.0)))),
+        by_hand(observation=ALL, mechanism=PRINTED),
+        by_hand(observation=ALL, mechanism=mechanism_of("none")),
+        by_hand(mechanism=mechanism_of("redistribution", intensity=PAIRS)),
         by_hand(silos=DRAWN.model_copy(update={"redraw": ("communication", "samples")}), observation=ALL),
         by_hand(silos=DRAWN.model_copy(update={"drawn": "episode"}), observation=ALL),
         REAL_GAME.model_copy(update={"observation": ALL}),
@@ -146,7 +149,7 @@ def test_spaces_are_as_narrow_as_the_scenario_makes_them() -> None:
     assert_array_equal(space.high, np.array([*[1, 1, 0.6, 6, 1, 1] * 2, 200, 1], np.float32))
     assert_array_equal(space.low, np.array([*[0] * 12, 1, 0], np.float32))
     assert game.action_space("silo_1") == Box(0.0, 1.0, (1,), np.float32)
-    printed = parallel_env(by_hand(schedule=Schedule(rule="printed"))).observation_space("silo_0")
+    printed = parallel_env(by_hand(mechanism=PRINTED)).observation_space("silo_0")
     assert_array_equal(np.flatnonzero(np.isinf(printed.high)), [3, 8])
     assert_array_equal(np.flatnonzero(np.isinf(printed.low)), [3, 8])
 
@@ -172,7 +175,7 @@ def test_rewards_and_infos_are_the_silos_own_figures() -> None:
     assert infos == {"silo_0": {"samples": 100.0}, "silo_1": {"samples": 200.0}, "silo_2": {"samples": 300.0}}
     _, rewards, _, _, infos = game.step({"silo_0": 1.0, "silo_1": 0.5, "silo_2": 0.0})
     parts = {"revenue": 506.6667, "energy": 0.0, "communication": 0.7, "transfer": -9.0}
-    public = {"precision": 0.9 - 0.8 / 3, "intensity": 6.0}
+    public = {"precision": 0.9 - 0.8 / 3, "signal": 6.0}
     assert infos["silo_2"] == pytest.approx(parts | {"samples": 300.0} | public)
     assert rewards["silo_2"] == pytest.approx(506.6667 - 0.7 - 9)
     assert all(type(number) is float for own in [rewards, *infos.values()] for number in own.values())
@@ -235,7 +238,7 @@ def test_a_slot_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert game.render() == "slot 0/5: nothing played yet"
     game.step(shares)
     # 640.9333 + 567.4 + 496.9667
-    line = "slot 1/5: P 0.6333, α 6.000, d 1.000 0.500 0.000, welfare 1705.30"
+    line = "slot 1/5: P 0.6333, signal 6.000, d 1.000 0.500 0.000, welfare 1705.30"
     assert game.render() == line
     assert capsys.readouterr().out == ""
     shown = parallel_env(by_hand(), render_mode="human")
@@ -287,6 +290,6 @@ def test_without_pettingzoo_its_face_says_what_to_install(monkeypatch: pytest.Mo
 def test_what_the_documentation_shows_runs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "game.md").read_text(encoding="utf-8")
     programs = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert len(programs) == 3
+    assert len(programs) == 4
     for program in programs:
         exec(program, {})

@@ -1,5 +1,7 @@
 """What a silo sees tells it nothing of another's terms, and nothing of the future."""
 
+import dataclasses
+
 import equinox as eqx
 import hypothesis.strategies as st
 import jax
@@ -10,14 +12,15 @@ from hypothesis import given, settings
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.testing import assert_array_equal
 
-from potluck.economy import redistribution
+from potluck.federation.source import Measurement
 from potluck.game import Game, game
-from potluck.scenario import Mechanism, Observation
+from potluck.scenario import MechanismConfig, mechanism_of
+from potluck.scenario.description import PAPER_OBSERVATION
 from potluck.scenario.terms import Terms
 from tests.game.conftest import DRAWN, by_hand, play, random_contributions
 
 SLOTS, SILOS = 5, 3
-ALL = Observation(own_contribution=True, own_samples=True, slot=True)
+ALL = (*PAPER_OBSERVATION, "own_contribution", "own_samples", "slot")
 
 
 class Replay(eqx.Module):
@@ -38,10 +41,10 @@ class Replay(eqx.Module):
         return self.precision[state]
 
     def train(
-        self, state: Int[Array, ""], contributions: Float[Array, " silos"], key: PRNGKeyArray
-    ) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        del contributions, key
-        return state + 1, self.precision[state + 1]
+        self, state: Int[Array, ""], contributions: Float[Array, " silos"], key: PRNGKeyArray, *, marginal: bool = False
+    ) -> tuple[Int[Array, ""], Measurement]:
+        del contributions, key, marginal
+        return state + 1, Measurement(self.precision[state + 1])
 
 
 def numbers(least: float, most: float, *shape: int) -> st.SearchStrategy[np.ndarray]:
@@ -66,10 +69,11 @@ def with_own(silo: int, own: Terms, others: Terms) -> Terms:
     return mixed
 
 
-def replayed(drawn: Terms, precision: np.ndarray, mechanism: Mechanism) -> Game:
+def replayed(drawn: Terms, precision: np.ndarray, mechanism: MechanismConfig) -> Game:
     scenario = by_hand(mechanism=mechanism, observation=ALL, horizon=SLOTS)
     held: Terms = jax.tree.map(jnp.asarray, drawn)
-    return Game(scenario, held, Replay(jnp.asarray(precision), held.samples), redistribution(scenario))
+    source = Replay(jnp.asarray(precision), held.samples)
+    return dataclasses.replace(game(scenario), terms=held, source=source)
 
 
 @settings(max_examples=150)
@@ -84,7 +88,7 @@ def replayed(drawn: Terms, precision: np.ndarray, mechanism: Mechanism) -> Game:
 def test_the_terms_of_others_leave_no_trace_in_what_a_silo_sees(
     own: Terms, others: Terms, silo: int, precision: np.ndarray, contributions: np.ndarray, basis: str
 ) -> None:
-    mechanism = Mechanism(intensity=6.0, basis=basis)
+    mechanism = mechanism_of("redistribution", intensity=6.0, basis=basis)
     before, after = (
         play(replayed(drawn, precision, mechanism), jnp.asarray(contributions), jax.random.key(0))
         for drawn in (own, with_own(silo, own, others))

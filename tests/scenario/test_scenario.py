@@ -1,3 +1,5 @@
+import itertools
+
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -8,15 +10,17 @@ from numpy.testing import assert_array_equal
 from pydantic import ValidationError
 
 from potluck.errors import PotluckError
+from potluck.game import OBSERVATIONS
+from potluck.mechanisms import MECHANISMS
 from potluck.scenario import (
     PRESETS,
     CurvePrecision,
-    FedAvgPrecision,
-    Mechanism,
+    FederationConfig,
+    MechanismConfig,
     Normal,
-    Observation,
     Scenario,
     Silos,
+    mechanism_of,
     parse,
     preset,
     render,
@@ -29,19 +33,36 @@ def positive() -> st.SearchStrategy[float]:
     return st.floats(1e-6, 1e6, allow_nan=False, allow_infinity=False)
 
 
-def sources(redrawn: bool) -> st.SearchStrategy[CurvePrecision | FedAvgPrecision]:
+def sources(redrawn: bool) -> st.SearchStrategy[CurvePrecision | FederationConfig]:
     tasks = st.sampled_from(["digits", "fmnist", "cifar10", 'folder:a "b".npz'])
     real = st.builds(
-        FedAvgPrecision,
+        FederationConfig,
         task=tasks,
         model=st.sampled_from(["logistic", "mlp", "cnn"]),
         learning_rate=positive(),
         partition=st.sampled_from(["iid", "dirichlet", "quantity", "natural"]),
         held_out=st.integers(1, 10_000),
         concentration=positive(),
-        dynamics=st.just("static") if redrawn else st.sampled_from(["static", "stream"]),
+        dynamics=st.just("static") if redrawn else st.sampled_from(["static", "redraw", "stream"]),
     )
     return st.one_of(st.builds(CurvePrecision, scale=positive(), exponent=positive()), real)
+
+
+def mechanisms(silos: int) -> st.SearchStrategy[MechanismConfig]:
+    """Every kind, with options."""
+
+    def each() -> st.SearchStrategy[tuple[float, ...]]:
+        return st.lists(positive(), min_size=silos, max_size=silos).map(tuple)
+
+    rule = {"schedule": st.sampled_from(["gain", "constant", "printed"]), "smoothing": st.floats(0, 0.99)}
+    compared = {"basis": st.sampled_from(["fraction", "samples"]), "unit": positive(), **rule}
+    return st.one_of(
+        st.builds(mechanism_of, st.just("none")),
+        st.builds(mechanism_of, st.just("redistribution"), intensity=positive(), **compared),
+        st.builds(mechanism_of, st.just("per-silo"), intensity=st.one_of(positive(), each()), **compared),
+        st.builds(mechanism_of, st.just("cost-sharing"), costs=st.one_of(st.none(), each()), profits=each()),
+        st.builds(mechanism_of, st.just("proportional"), pot=positive()),
+    )
 
 
 @st.composite
@@ -61,13 +82,13 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         redraw=draw(st.sampled_from([(), ("communication",), ("communication", "samples")])),
         drawn=draw(st.sampled_from(["run", "episode"])),
     )
-    basis = draw(st.sampled_from(["fraction", "samples"]))
+    seen = st.lists(st.sampled_from(sorted(OBSERVATIONS)), min_size=1, max_size=7, unique=True)
     return Scenario(
         energy_price=draw(positive()),
         silos=silos,
-        mechanism=Mechanism(basis=basis),
+        mechanism=draw(mechanisms(count)),
         precision=draw(sources("samples" in silos.redraw)),
-        observation=draw(st.builds(Observation, own_contribution=st.booleans(), slot=st.booleans())),
+        observation=tuple(draw(seen)),
     )
 
 
@@ -122,13 +143,13 @@ def test_same_seed_same_terms_and_another_seed_others() -> None:
 def test_only_what_is_named_is_drawn_anew() -> None:
     scenario = preset("paper")
     terms = scenario.draw(jax.random.key(0))
-    later = scenario.redraw(terms, jax.random.key(1))
+    later = scenario.terms.next(terms, jax.random.key(1))
     assert bool(jnp.all(later.communication != terms.communication))
     assert_array_equal(later.samples, terms.samples)
     both = scenario.model_copy(
         update={"silos": scenario.silos.model_copy(update={"redraw": ("communication", "samples")})}
     )
-    assert bool(jnp.any(both.redraw(terms, jax.random.key(1)).samples != terms.samples))
+    assert bool(jnp.any(both.terms.next(terms, jax.random.key(1)).samples != terms.samples))
 
 
 def test_a_scenario_is_frozen() -> None:
@@ -163,7 +184,16 @@ MISTAKES = [
         "intensity = [[0, 1], [1, 0]]",
         "mechanism.intensity must have one row per silo: 4 needed, got 2",
     ),
-    ('rule = "gain"', 'rule = "best"', "schedule.rule must be 'gain', 'constant' or 'printed'"),
+    ('schedule = "gain"', 'schedule = "best"', "mechanism.schedule must be 'gain', 'constant' or 'printed'"),
+    (
+        'schedule = "gain"',
+        'rule = "gain"',
+        "mechanism.rule is not a known key; known here: kind, basis, unit, schedule, smoothing, intensity",
+    ),
+    ('kind = "redistribution"', 'kind = "fair"', "mechanism.kind must be one of redistribution, none, per-silo"),
+    ('kind = "redistribution"', "kind = 3", "mechanism.kind must be one of redistribution, none, per-silo"),
+    ('kind = "redistribution"', 'kind = "none"', "mechanism.basis is not a known key; known here: kind (and 4 more)"),
+    ("[precision]", '[schedule]\nrule = "gain"\n[precision]', "schedule is no table of its own: write schedule"),
     ("ceiling = 0.8641", "ceiling = 0.05", "precision.ceiling must exceed initial (0.1), got 0.05"),
     ("discount = 0.95", "discount = 1.5", "discount must be at most 1"),
     ("energy_price = 0.0025", "", "energy_price is missing (money per unit of energy, κ)"),
@@ -175,8 +205,9 @@ MISTAKES = [
     ('drawn = "run"', 'drawn = "slot"', "silos.drawn must be 'run' or 'episode', got 'slot' (terms once for a run"),
     ('source = "curve"', 'source = "real"', "precision.source must be one of 'curve', 'fedavg', got 'real'"),
     ('source = "curve"', "source = 3", "precision.source must be one of 'curve', 'fedavg', got '3'"),
-    ("slot = false", "slot = 1", "observation.slot must be true or false, got 1 (how much of the game is over)"),
-    ("slot = false", "slots = true", "observation.slots is not a known key; known here: own_contribution"),
+    ('["others", "c', '["other", "c', "observation must name others, communication, signal, precision, own_"),
+    ('["others", "c', '[1, "c', "observation.0 must be text in quotes, got 1 (what a silo sees"),
+    ("[precision]", "[observation]\nslot = true\n[precision]", "not a TOML file"),
     ("energy_price = 0.0025", "energy_price = 1e308", "energy_price must be at most 1e+12"),
     ("horizon = 30", "horizon = 1000000", "horizon must be at most 10000"),
     ("seed = 0", "seed = 2020-02-02", "seed must be a whole number, got 2020-02-02"),
@@ -192,24 +223,24 @@ def test_a_mistake_is_named_in_one_line(right: str, wrong: str, message: str) ->
     assert "\n" not in str(caught.value)
 
 
-REAL = render(preset("paper").model_copy(update={"precision": FedAvgPrecision()}))
+REAL = render(preset("paper").model_copy(update={"precision": FederationConfig()}))
 REAL_MISTAKES = [
     (
         'task = "digits"',
         'task = "mnist"',
-        "precision.task must be digits, fmnist, cifar10 or folder:PATH.npz, got 'mnist'",
+        "precision.task must be one of digits, fmnist, cifar10, folder:PATH.npz, got 'mnist'",
     ),
     ('task = "digits"', "task = 3", "precision.task must be text in quotes, got 3"),
     (
         'model = "mlp"',
         'model = "lstm"',
-        "precision.model must be 'logistic', 'mlp' or 'cnn', got 'lstm' (what is trained)",
+        "precision.model must be one of logistic, mlp, cnn, got 'lstm'",
     ),
     ('model = "mlp"', 'models = "mlp"', "precision.models is not a known key; known here: source, task, model"),
     (
         "learning_rate = 0.05",
         "learning_rate = 0",
-        "precision.learning_rate must be positive, got 0 (of the silos' SGD)",
+        "precision.learning_rate must be positive, got 0 (of the silos' optimiser)",
     ),
     ("held_out = 2000", "held_out = 0", "precision.held_out must be at least 1, got 0"),
     (
@@ -220,8 +251,8 @@ REAL_MISTAKES = [
     ('source = "fedavg"', 'source = "curve"', "precision.task is not a known key; known here: source, initial"),
     (
         'dynamics = "static"',
-        'dynamics = "redraw"',
-        "precision.dynamics must be 'static' or 'stream', got 'redraw' (local sets stay, or samples come and go",
+        'dynamics = "flow"',
+        "precision.dynamics must be 'static', 'redraw' or 'stream', got 'flow' (local sets stay, are drawn anew",
     ),
 ]
 
@@ -237,7 +268,7 @@ def test_a_mistake_in_real_training_is_named_in_one_line(right: str, wrong: str,
 
 def test_data_changes_in_one_way_only() -> None:
     text = REAL.replace('dynamics = "static"', 'dynamics = "stream"')
-    assert parse(text).precision == FedAvgPrecision(dynamics="stream")
+    assert parse(text).precision == FederationConfig(dynamics="stream")
     with pytest.raises(PotluckError, match=r"precision\.dynamics must be static where silos\.redraw names samples"):
         parse(text.replace('redraw = ["communication"]', 'redraw = ["samples"]'))
 
@@ -265,3 +296,39 @@ def test_a_seed_means_the_same_silos_in_any_precision() -> None:
     for one, other in zip(jax.tree.leaves(double), jax.tree.leaves(single), strict=True):
         assert_array_equal(np.asarray(one, np.float32), one)
         assert_array_equal(one, other)
+
+
+PER_SILO = render(preset("paper").model_copy(update={"mechanism": mechanism_of("per-silo", intensity=(1, 2, 3, 4))}))
+DECLARED = render(preset("paper").model_copy(update={"mechanism": mechanism_of("cost-sharing", costs=(1, 2, 3, 4))}))
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "message"),
+    [
+        (PER_SILO, "[1.0]", "mechanism.intensity must list one number per silo: 4 needed, got 1"),
+        (PER_SILO, "[1, 2, 3, -4]", "mechanism.intensity.3 must be at least 0, got -4 (α0, money per unit"),
+        (DECLARED, "[1.0]", "mechanism.costs must list one number per silo: 4 needed, got 1"),
+        (DECLARED, '"honest"', "mechanism.costs must be a list, got 'honest' (c, declared costs"),
+    ],
+)
+def test_a_mistake_in_a_mechanism_is_named_in_one_line(text: str, wrong: str, message: str) -> None:
+    with pytest.raises(PotluckError) as caught:
+        parse(text.replace("[1.0, 2.0, 3.0, 4.0]", wrong))
+    assert message in str(caught.value)
+
+
+def test_a_mechanism_from_python_is_checked_too() -> None:
+    with pytest.raises(PotluckError, match=r"^mechanism\.pot must be at least 0, got -1.0 \(money that is shared"):
+        mechanism_of("proportional", pot=-1.0)
+    with pytest.raises(PotluckError, match=r"^mechanism must be one of redistribution, none"):
+        mechanism_of("fair")
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_a_rendered_scenario_explains_its_mechanism(kind: str) -> None:
+    text = render(preset("paper").model_copy(update={"mechanism": mechanism_of(kind)}))
+    table = text.partition("[mechanism]")[2].partition("[precision]")[0].splitlines()
+    assert f'kind = "{kind}"' in table
+    explained = [line for line, after in itertools.pairwise(table) if " = " in after]
+    assert all(line.startswith("# ") and "None" not in line for line in explained)
+    assert (MECHANISMS[kind].__doc__ or "") in text

@@ -8,8 +8,8 @@ import pytest
 
 from potluck.agents.simple import Best
 from potluck.scenario import Normal, Scenario, Silos, mechanism_of
-from potluck.training.loop import Runs
 from potluck.training.config import RunConfig, setup
+from potluck.training.loop import Runs
 from potluck.training.run import Trained
 
 ONE_SLOT = Scenario(

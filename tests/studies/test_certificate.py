@@ -13,13 +13,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.agents import Options, PolicyGradient
 from potluck.economy import nash, payoffs, planner, regrets, welfare
 from potluck.errors import PotluckError
-from potluck.studies.intervals import Interval
 from potluck.game import stage_game
 from potluck.studies import deviations
 from potluck.studies.certificate import _gains, bound, bounds, certify, gain_share, plain, without
 from potluck.studies.deviations import CONSTANTS, evaluate, evaluated, planned_for_all, trained_deviations
-from potluck.training.opponents import Against
+from potluck.studies.intervals import Interval
 from potluck.training.config import RunConfig
+from potluck.training.opponents import Against
 from potluck.training.run import Trained, start, trained
 from tests.studies.learnt import ONE_SLOT, TINY, hasty_compiler, playing
 
@@ -105,7 +105,7 @@ def test_a_trained_deviator_finds_most_of_what_there_is() -> None:
 
 def by_kind(*kinds: list[float]) -> list[np.ndarray]:
     """One seed, four games, one silo."""
-    return [np.array(kind)[None, :, None] for kind in kinds]
+    return [np.array(kind, float)[None, :, None] for kind in kinds]
 
 
 def test_a_deviation_is_chosen_on_some_games_and_measured_on_others() -> None:

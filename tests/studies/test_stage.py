@@ -9,7 +9,7 @@ import pytest
 
 from potluck.economy import nash_conv, welfare
 from potluck.game import stage_game
-from potluck.scenario import Mechanism, Scenario, preset
+from potluck.scenario import Scenario, mechanism_of, preset
 from potluck.studies.stage import plain, settled, solve, sweep
 
 INTENSITIES = np.concatenate([[0.0], np.arange(1.0, 16.5, 0.5)])
@@ -86,7 +86,7 @@ def test_settled_play_keeps_the_books() -> None:
 
 def test_pairs_and_uniform_intensity_agree() -> None:
     pairs = tuple(tuple(5.0 * (n != j) for j in range(4)) for n in range(4))
-    paired = preset("paper").model_copy(update={"mechanism": Mechanism(intensity=pairs)})
+    paired = preset("paper").model_copy(update={"mechanism": mechanism_of("redistribution", intensity=pairs)})
     first, second = solve(stage_game(paired)), solve(stage_game(preset("paper")))
     assert np.allclose(first.equilibrium.payoff.total, second.equilibrium.payoff.total)
     assert np.isclose(first.intensity_star, second.intensity_star)

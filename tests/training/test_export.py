@@ -14,9 +14,9 @@ from numpy.testing import assert_allclose
 
 from potluck.agents import Options
 from potluck.errors import PotluckError
-from potluck.training.export import export_policy, load_policy
 from potluck.training.config import RunConfig
 from potluck.training.evaluation import episode, long_term
+from potluck.training.export import export_policy, load_policy
 from potluck.training.run import Trained, start, trained
 from tests.training.conftest import TINY
 

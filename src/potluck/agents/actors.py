@@ -1,6 +1,7 @@
 """What decides for a silo outside of training: a network, or the same contribution every time."""
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -15,6 +16,7 @@ from potluck.registry import Registry
 __all__ = ["ACTORS", "Actor", "ConstantActor", "NetworkActor"]
 
 
+@runtime_checkable
 class Actor(Protocol):
     """A deterministic policy with a memory. A file of it holds its arrays, its `kind` and its `settings`."""
 
@@ -32,9 +34,7 @@ class Actor(Protocol):
         """Memory state before a game's first slot."""
         ...
 
-    def __call__(
-        self, memory: Any, observation: Float[Array, " observation"]
-    ) -> tuple[Any, Float[Array, " action"]]:
+    def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
         """The action of one slot."""
         ...
 
@@ -56,8 +56,8 @@ class NetworkActor(eqx.Module):
         observation_size: int,
         action_size: int,
         policy: str,
-        hidden: tuple[int, int],
-        dnc: tuple[int, int, int, int] | None,
+        hidden: Sequence[int],
+        dnc: Sequence[int] | None,
     ) -> "NetworkActor":
         """An actor of these sizes, to be filled from a file."""
         size, (first, second) = None if dnc is None else DNCSize(*dnc), hidden

@@ -1,6 +1,6 @@
 """What a learner may know of the world: players who observe, act in a box and are paid."""
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -10,6 +10,7 @@ State = TypeVar("State")
 Report = TypeVar("Report", covariant=True)
 
 
+@runtime_checkable
 class Environment(Protocol[State, Report]):
     """A game of `horizon` slots as pure functions, unbatched; actions are in [0, 1]."""
 

@@ -1,7 +1,7 @@
 """What every agent can do: start, act, learn from a window of play. One player; `vmap` gives every player its own."""
 
 from collections.abc import Mapping
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -32,20 +32,21 @@ class Window(eqx.Module, Generic[Memory]):
     The critic observes what its player does; only a central critic observes what all players do.
     """
 
-    observation: Float[Array, "games slots observation"]
-    critic_observation: Float[Array, "games slots critic_observation"]
+    observation: Float[Array, "*players games slots observation"]
+    critic_observation: Float[Array, "*players games slots critic_observation"]
     act: Act
-    payoff: Float[Array, "games slots"]
+    payoff: Float[Array, "*players games slots"]
     first: Bool[Array, " slots"]
     """Whether a game begins with the slot."""
     last: Bool[Array, " slots"]
     """Whether a game ends with it."""
-    critic_observation_after: Float[Array, "games critic_observation"]
+    critic_observation_after: Float[Array, "*players games critic_observation"]
     memory: Memory
     """Memory state before the window, per game."""
     memory_after: Memory
 
 
+@runtime_checkable
 class Learner(Protocol[AgentState, Memory]):
     """One player's way to decide and to learn. It knows nothing of what is played, nor of devices."""
 

@@ -4,7 +4,7 @@ Both are stretched a little beyond the box and cut off at its edges, so that the
 are those of the draw before it is stretched: what follows has no parameters, so ratios and gradients are the same.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ def stretch(share: Float[Array, " action"]) -> Float[Array, " action"]:
     return jnp.clip((1 + 2 * OVERHANG) * share - OVERHANG, 0, 1)
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A family of distributions with two raw numbers per action."""
 

@@ -116,9 +116,7 @@ class PolicyGradient(eqx.Module):
         kept, raw = self._decide(state, memory, observation)
         return MemoryState(kept, memory.critic), self._policy.centre(raw)
 
-    def update(
-        self, state: AgentState, window: Window[MemoryState]
-    ) -> tuple[AgentState, MemoryState, Diagnostics]:
+    def update(self, state: AgentState, window: Window[MemoryState]) -> tuple[AgentState, MemoryState, Diagnostics]:
         """`epochs` steps of actor and critic on the whole window, from targets and advantages computed once.
 
         Diagnostics are of the last epoch, before its step; explained variance is of the values before the update.

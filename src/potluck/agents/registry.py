@@ -39,8 +39,12 @@ class Options:
     @staticmethod
     def choices() -> Mapping[str, tuple[str, ...]]:
         """What each may be."""
-        families = {"estimator": ESTIMATORS, "target": TARGETS, "policy": POLICIES}
-        return {name: tuple(family) for name, family in families.items()} | {"dnc": get_args(Placement)}
+        return {
+            "estimator": tuple(ESTIMATORS),
+            "target": tuple(TARGETS),
+            "policy": tuple(POLICIES),
+            "dnc": get_args(Placement),
+        }
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -115,12 +119,10 @@ def _fixed(brief: Brief) -> Fixed:
 def _nash(brief: Brief) -> Fixed:
     if brief.scenario is None:
         raise PotluckError(": nash is solved from a scenario's formula, and there is none here", field="agent")
-    import equinox as eqx
-
-    from potluck.economy import equilibrium
+    from potluck.economy import equilibrium  # only here: a deployment that loads a policy needs no federation
     from potluck.game import stage_game
 
-    play = eqx.filter_jit(equilibrium)(stage_game(brief.scenario))
+    play = equilibrium(stage_game(brief.scenario)).contributions
     return Fixed(brief.environment.action_size, jnp.asarray(play, jnp.float32))
 
 
@@ -183,10 +185,10 @@ AGENTS: Registry[AgentSpec] = Registry(
 def find_agent(name: str, options: Options) -> tuple[AgentSpec, str]:
     """The named agent, and the argument in its name; refused where it has no choice of what was chosen."""
     kind, colon, argument = name.partition(":")
-    spec = AGENTS[kind] if kind in AGENTS else None
-    if spec is None or (colon and spec.usage is None):
+    if kind not in AGENTS or (colon and AGENTS[kind].usage is None):
         known = ", ".join(AGENTS[each].usage or each for each in AGENTS)
         raise PotluckError(f"must be one of {known}, got {name!r}", field="agent")
+    spec = AGENTS[kind]
     for option in options.chosen:
         if option not in spec.options:
             raise PotluckError(f": {kind} has no choice of it; leave it out", field=option)

@@ -15,8 +15,8 @@ __all__ = ["Best", "Fixed", "Greedy", "Random"]
 class Best(eqx.Module):
     """The action that earned most in a single slot so far, and what that was."""
 
-    action: Float[Array, " action"]
-    payoff: Float[Array, ""]
+    action: Float[Array, "*players action"]
+    payoff: Float[Array, "*players"]
 
 
 class Greedy(eqx.Module):
@@ -54,9 +54,7 @@ class Greedy(eqx.Module):
     def update(self, state: Best, window: Window[None]) -> tuple[Best, None, Diagnostics]:
         """Keep the best slot of the window if it beats all before."""
         top = jnp.argmax(window.payoff)
-        actions, payoffs = gathered(
-            (window.act.action.reshape(-1, self.action_size)[top], window.payoff.ravel()[top])
-        )
+        actions, payoffs = gathered((window.act.action.reshape(-1, self.action_size)[top], window.payoff.ravel()[top]))
         action, payoff = actions[jnp.argmax(payoffs)], payoffs.max()
         better = payoff > state.payoff
         best = Best(jnp.where(better, action, state.action), jnp.where(better, payoff, state.payoff))
@@ -104,6 +102,7 @@ class Fixed(eqx.Module):
 
     def export(self, state: None) -> ConstantActor:
         """The action."""
+        del state
         return ConstantActor(jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,)))
 
 

@@ -44,10 +44,11 @@ app.command("list")(families.list_)
 app.add_typer(bench.commands, name="bench")
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"potluck {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

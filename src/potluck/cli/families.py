@@ -24,7 +24,9 @@ def list_(
     """
     if name is not None and name not in HOMES:
         raise PotluckError(f"must be one of {', '.join(HOMES)}, got {name!r}", field="family")
-    found = {each: {key: _about(member) for key, member in family(each).items()} for each in ([name] if name else HOMES)}
+    found = {
+        each: {key: _about(member) for key, member in family(each).items()} for each in ([name] if name else HOMES)
+    }
     if json:
         typer.echo(jsonlib.dumps(found))
         return

@@ -3,7 +3,7 @@
 import json as jsonlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -81,8 +81,8 @@ def game(
         points = None if grid is None else jnp.linspace(*grid[:2], int(grid[2]))
         # Compilation is most of the wait, and two programs compile at once on two cores; they run one after the other.
         with ThreadPoolExecutor() as threads:
-            compiling = threads.submit(stage.solve.lower(game).compile)
-            sweeping = None if points is None else stage.sweep.lower(game, points).compile()
+            compiling = threads.submit(_compiled, stage.solve, game)
+            sweeping = None if points is None else _compiled(stage.sweep, game, points)
             solution = compiling.result()(game)
         swept = None if sweeping is None else sweeping(game, points)
         settled = None if play is None else stage.settled(game, jnp.asarray(play))
@@ -114,6 +114,11 @@ def game(
     console.print(reports.summary(scenario, solution, swept))
     for file in saved:
         console.print(f"Saved {file}", highlight=False, soft_wrap=True)
+
+
+def _compiled(function: Any, *arguments: Any) -> Any:
+    """A compiled function for arguments like these, which has not run yet; `filter_jit` has no type that says it can."""
+    return function.lower(*arguments).compile()
 
 
 def _uniform(mechanism: "MechanismConfig", intensity: float) -> "MechanismConfig":

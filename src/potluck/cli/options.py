@@ -8,9 +8,22 @@ import typer
 __all__ = ["JsonOption", "PresetOption", "RunArgument", "ScenarioArgument"]
 
 ScenarioArgument = Annotated[Path | None, typer.Argument(help="A scenario file; --preset names a built-in one.")]
+
+
+def _presets() -> list[str]:
+    from potluck.scenario import PRESETS  # imports JAX, which help should not wait for
+
+    return list(PRESETS)
+
+
 PresetOption = Annotated[
     str | None,
-    typer.Option("--preset", "-p", help="paper (default), dilemma, literal, percent, per-thousand, lineage."),
+    typer.Option(
+        "--preset",
+        "-p",
+        help="A built-in scenario, paper by default; `potluck scenario list` names them.",
+        autocompletion=_presets,
+    ),
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as given to --out.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]

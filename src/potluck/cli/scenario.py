@@ -5,22 +5,21 @@ from typing import Annotated
 
 import typer
 
+from potluck.cli.options import PresetOption
 from potluck.errors import PotluckError
 
 __all__ = ["commands"]
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
-Preset = Annotated[
-    str | None, typer.Option("--preset", "-p", help="paper, dilemma, literal, percent, per-thousand, lineage.")
-]
-
 
 @commands.callback()
 def _scenario() -> None:
     """Show, start or check the description of a run.
 
-    A scenario is one TOML file: silos and their terms, energy price, mechanism, schedule, precision, seed.
+    A scenario is one TOML file: silos and their terms, energy price, mechanism, precision, observation, seed.
+
+    [bold]potluck scenario list[/bold]
 
     [bold]potluck scenario init my.toml --preset dilemma[/bold]
 
@@ -28,10 +27,37 @@ def _scenario() -> None:
     """
 
 
+@commands.command("list")
+def list_names() -> None:
+    """Name what a scenario can choose from: presets, mechanisms, and what a silo may see.
+
+    [bold]potluck scenario list[/bold]
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from potluck.registry import family
+    from potluck.scenario import PRESETS
+
+    def said(thing: object) -> str:
+        return (thing.__doc__ or "").partition("\n")[0]
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    groups = {
+        "--preset": {name: said(make) for name, make in PRESETS.items()},
+        "mechanism.kind": {name: said(config) for name, config in family("mechanism").items()},
+        "observation": {name: said(field.read) for name, field in family("observation").items()},
+    }
+    for group, names in groups.items():
+        for place, (name, text) in enumerate(names.items()):
+            table.add_row("" if place else group, name, text)
+    Console().print(table)
+
+
 @commands.command()
 def show(
     path: Annotated[Path | None, typer.Argument(help="A scenario file; a preset is shown without one.")] = None,
-    name: Preset = None,
+    name: PresetOption = None,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of TOML.")] = False,
 ) -> None:
     """Print a scenario with every default filled in and explained.
@@ -50,7 +76,7 @@ def show(
 @commands.command()
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("scenario.toml"),
-    name: Preset = None,
+    name: PresetOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write a scenario file to start from.

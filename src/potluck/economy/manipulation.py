@@ -3,7 +3,7 @@
 The training itself is honest, so precision and energy stay as they are and only money moves.
 """
 
-from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -30,7 +30,7 @@ State = TypeVar("State")
 class Seated(Mechanism[State], Protocol[State]):
     """A mechanism that can say how it would settle if silos sat at several seats."""
 
-    def seated(self, seats: Int[Array, " seats"]) -> Self:
+    def seated(self, seats: Int[Array, " seats"]) -> "Seated":
         """The same where seat i is taken by silo `seats[i]`."""
         ...
 
@@ -39,7 +39,7 @@ class Seated(Mechanism[State], Protocol[State]):
 class Declaring(Mechanism[State], Protocol[State]):
     """A mechanism that believes what silos declare of their costs."""
 
-    def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> Self:
+    def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> "Declaring":
         """The same where a silo declares `factor` times the cost that it declares now."""
         ...
 
@@ -80,7 +80,7 @@ def gain_from_splitting(
     """
     mechanism = game.mechanism
     if not isinstance(mechanism, Seated) or "marginal" in mechanism.needs:
-        raise PotluckError(f"{_named(mechanism)} does not say how it settles with a silo that poses as several", field="mechanism")
+        raise PotluckError(f"{_named(mechanism)} does not say how it settles with split silos", field="mechanism")
     silos = contributions.shape[0]
     seats = jnp.concatenate([jnp.arange(silos), jnp.full(identities - 1, silo)])
     held = game.terms.samples.at[silo].divide(identities)[seats]

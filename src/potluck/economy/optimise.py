@@ -36,7 +36,7 @@ def maximise_on_segment(
     """
     points = len(grid)
 
-    def look(number: int, at: _Zoom) -> _Zoom:
+    def look(number: Int[Array, ""] | int, at: _Zoom) -> _Zoom:
         finer = jnp.where(number == 0, grid, jnp.linspace(at.low, at.high, points))
         values = jax.vmap(function)(finer)
         spread = jnp.maximum(at.spread, jnp.ptp(values))

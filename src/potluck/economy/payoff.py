@@ -51,7 +51,7 @@ class StageGame(eqx.Module):
 
     @property
     def redistribution(self) -> Redistribution:
-        """What redistribution's theory speaks of: the game's own mechanism, or redistribution of nothing in its place."""
+        """What redistribution's theory speaks of: the game's own mechanism, or one that moves nothing in its place."""
         if isinstance(self.mechanism, Redistribution):
             return self.mechanism
         return Redistribution(jnp.zeros_like(self.energy_price), getattr(self.mechanism, "unit", None))
@@ -93,8 +93,8 @@ def facts_at(game: StageGame, contributions: Float[Array, " silos"]) -> Facts:
     """What the game's mechanism is told where silos bring this; leaving silo n out means d_n = 0."""
     precision, marginal = game.precision(contributions), None
     if "marginal" in game.mechanism.needs:
-        without = jax.vmap(lambda silo: game.precision(contributions.at[silo].set(0.0)))
-        marginal = precision - without(jnp.arange(contributions.shape[0]))
+        others = 1 - jnp.eye(contributions.shape[0], dtype=contributions.dtype)
+        marginal = precision - jax.vmap(game.precision)(others * contributions)
     return facts_of(game.mechanism, contributions, game.terms.samples, precision, marginal)
 
 

@@ -105,7 +105,7 @@ def first_best(game: StageGame, optimum: Float[Array, " silos"], rounds: int = 2
     others = 1 - jnp.eye(silos, dtype=needed.dtype)
     needs_negative = 2 * needed.max() > needed.sum() * (1 + 1e-12)
 
-    def scale(_: int, weights: Float[Array, " silos"]) -> Float[Array, " silos"]:
+    def scale(_: Int[Array, ""] | int, weights: Float[Array, " silos"]) -> Float[Array, " silos"]:
         return jnp.sqrt(weights * needed / jnp.maximum(others @ weights, 1e-30))
 
     weights = jax.lax.fori_loop(0, rounds, scale, jnp.sqrt(needed))

@@ -4,7 +4,7 @@ With w̄ = Σ_n (x_n / Σ_j x_j) w_n, the server descends the pseudo-gradient �
 Optimization, 2021; with optax's corrections for moments that start at zero).
 """
 
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import optax
 from jaxtyping import Array, Float
@@ -18,6 +18,7 @@ EPSILON = 1e-3
 """Of the adaptive ones, which keeps weights that hardly move from moving by a whole step."""
 
 
+@runtime_checkable
 class Aggregation(Protocol):
     """Makes the server's optimiser; what a person leaves out takes the default that is written here."""
 

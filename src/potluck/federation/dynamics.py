@@ -5,7 +5,7 @@ Each silo has a *pool* in shuffled order. Its current set D_n[t] is the cyclic w
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -40,6 +40,7 @@ class Window(eqx.Module):
     size: Int[Array, " silos"]
 
 
+@runtime_checkable
 class Dynamics(Protocol):
     """How D_n[t] becomes D_n[t + 1]."""
 

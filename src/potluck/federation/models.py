@@ -7,7 +7,7 @@ cut out once per data set instead of once per step.
 
 import math
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -35,6 +35,7 @@ __all__ = [
 HIDDEN = 64
 
 
+@runtime_checkable
 class Model(Protocol):
     """Weights as a pytree, applied to one sample."""
 
@@ -43,6 +44,7 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
 class Architecture(Protocol):
     """What is fixed about a model before its weights are: how to draw them, and what it reads of an image."""
 

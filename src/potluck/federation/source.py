@@ -1,6 +1,6 @@
 """The one thing the game knows about training: contributions go in, precision comes out."""
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -19,6 +19,7 @@ class Measurement(eqx.Module):
     """P − P without silo n's update of this slot, where that was asked for."""
 
 
+@runtime_checkable
 class PrecisionSource(Protocol[State]):
     """A federation as the game sees it: real FedAvg, or the curve fitted to it.
 

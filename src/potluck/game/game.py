@@ -88,9 +88,7 @@ class Game(eqx.Module):
         training, changing = jax.random.split(key)
         told = "marginal" in self.mechanism.needs
         federation, measured = self.source.train(state.federation, contributions, training, marginal=told)
-        facts = facts_of(
-            self.mechanism, contributions, state.terms.samples, measured.precision, measured.marginal
-        )
+        facts = facts_of(self.mechanism, contributions, state.terms.samples, measured.precision, measured.marginal)
         settled = settle_slot(self.mechanism, state.mechanism, facts)
         earned = payoff(state.terms, self.energy_price, contributions, measured.precision, settled.transfers)
         terms = self.drawing.next(state.terms, changing)
@@ -117,6 +115,7 @@ def game(scenario: Scenario, seed: int | None = None, data: Dataset | None = Non
     """The game that a scenario describes; the seed draws its silos' terms and splits their data."""
     seed = scenario.seed if seed is None else seed
     terms = scenario.draw(jax.random.key(seed))
+    observation_size(scenario.observation, scenario.history, scenario.silos.count)
     return Game(
         terms=terms,
         drawing=scenario.terms,

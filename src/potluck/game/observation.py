@@ -43,22 +43,44 @@ class ObservationField:
 
 
 def others(view: View) -> Float[Array, "history others"]:
-    """d_j, j ≠ n, in order."""
+    """What the others contributed, d_j, j ≠ n, in order."""
     places = jnp.arange(view.record.contributions.shape[1] - 1)
     return view.record.contributions[:, places + (places >= view.silo)]
 
 
+def communication(view: View) -> Float[Array, "history 1"]:
+    """Its own communication cost, C_n."""
+    return view.own.communication[:, None]
+
+
+def signal(view: View) -> Float[Array, "history 1"]:
+    """What the mechanism sent to all; under redistribution α."""
+    return view.record.signal[:, None]
+
+
+def precision(view: View) -> Float[Array, "history 1"]:
+    """The precision reached, P."""
+    return view.record.precision[:, None]
+
+
+def own_contribution(view: View) -> Float[Array, "history 1"]:
+    """What it contributed itself, d_n."""
+    return view.record.contributions[:, view.silo, None]
+
+
+def own_samples(view: View) -> Float[Array, " 1"]:
+    """Its own |D_n| in the coming slot."""
+    return view.own.samples[None]
+
+
+def slot(view: View) -> Float[Array, " 1"]:
+    """How much of the game is over, t/T."""
+    return jnp.asarray(view.slot / view.horizon)[None]
+
+
+FIELDS = (others, communication, signal, precision, own_contribution, own_samples, slot)
 OBSERVATIONS: Registry[ObservationField] = Registry(
-    "observation",
-    {
-        "others": ObservationField(others),
-        "communication": ObservationField(lambda view: view.own.communication[:, None]),
-        "signal": ObservationField(lambda view: view.record.signal[:, None]),
-        "precision": ObservationField(lambda view: view.record.precision[:, None]),
-        "own_contribution": ObservationField(lambda view: view.record.contributions[:, view.silo, None]),
-        "own_samples": ObservationField(lambda view: view.own.samples[None]),
-        "slot": ObservationField(lambda view: jnp.asarray(view.slot / view.horizon)[None]),
-    },
+    "observation", {field.__name__: ObservationField(field) for field in FIELDS}
 )
 """By the names that a scenario's `observation` lists."""
 
@@ -84,7 +106,9 @@ def observation_size(names: tuple[str, ...], history: int, silos: int) -> int:
     for name in names:
         shape = jax.eval_shape(OBSERVATIONS[name].read, view).shape
         if len(shape) != 1 and (len(shape) != 2 or shape[0] != history):
-            raise PotluckError(f"{name} must read [{history}, k] numbers of the record, or [k], got shape {shape}", field="observation")
+            raise PotluckError(
+                f"{name} must read [{history}, k] numbers of the record, or [k], got shape {shape}", field="observation"
+            )
     size: int = jax.eval_shape(lambda: observe_one(view.record, view.own, 0, 0, 1, names)).shape[0]
     return size
 

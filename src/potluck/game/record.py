@@ -15,11 +15,11 @@ Tree = TypeVar("Tree")
 class Record(eqx.Module):
     """What all silos may see of the last H slots, newest first; zero where the game had not begun."""
 
-    contributions: Float[Array, "history silos"]
+    contributions: Float[Array, "*history silos"]
     """d_n."""
-    signal: Float[Array, " history"]
+    signal: Float[Array, "*history"]
     """What the mechanism sent to all; under redistribution α."""
-    precision: Float[Array, " history"]
+    precision: Float[Array, "*history"]
     """P."""
 
     @classmethod
@@ -31,9 +31,9 @@ class Record(eqx.Module):
 class Own(eqx.Module):
     """What one silo has beside the record, and nobody else sees."""
 
-    communication: Float[Array, " history"]
+    communication: Float[Array, "*silos history"]
     """C_n of the last H slots, newest first."""
-    samples: Float[Array, ""]
+    samples: Float[Array, "*silos"]
     """|D_n| in the coming slot."""
 
 

@@ -13,7 +13,7 @@ __all__ = ["stage_game"]
 
 
 def stage_game(scenario: Scenario) -> StageGame:
-    """The slot that a scenario repeats, on the static curve of sustained contribution, its mechanism in its first slot."""
+    """The slot that a scenario repeats, on the static curve of sustained contribution, settled as the first one."""
     if not isinstance(scenario.precision, CurvePrecision):
         raise PotluckError(
             "must be 'curve' to solve the stage game; a real federation has no formula", field="precision.source"

@@ -1,6 +1,6 @@
 """What redistribution compares, contributions as shares or as samples, and how it is described."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -31,7 +31,7 @@ class ComparingConfig(MechanismConfig):
         float, Field(strict=True, ge=0, lt=1, description="weight of the past in the gain schedule's moving average")
     ] = 0.5
 
-    def scaled(self, share: float) -> Self:
+    def scaled(self, share: float) -> "ComparingConfig":
         """A unit of contribution stays the same part of a silo's data."""
         return self.model_copy(update={"unit": self.unit * share})
 

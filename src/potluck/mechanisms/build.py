@@ -77,11 +77,11 @@ def _check_shapes(mechanism: Mechanism[Any], told: Facts) -> None:
         raise PotluckError("must settle a slot by three answers: its state, the transfers and the signal")
     after, transfers, signal = settled
     silos = told.contributions.shape
-    if getattr(transfers, "shape", None) != silos:
-        raise PotluckError(f"must give one transfer per silo, shape {silos}, got {_shape(transfers)}")
-    if getattr(signal, "shape", None) != ():
-        raise PotluckError(f"must give one number as its signal, shape (), got {_shape(signal)}")
-    one, other = (jax.tree.structure(state) for state in (before, after))
+    if transfers.shape != silos:
+        raise PotluckError(f"must give one transfer per silo, shape {silos}, got {transfers.shape}")
+    if signal.shape != ():
+        raise PotluckError(f"must give one number as its signal, shape (), got {signal.shape}")
+    one, other = (str(jax.tree.structure(state)) for state in (before, after))
     if one != other:
         raise PotluckError(f"must keep the form of its state: init gives {one}, settle gives {other}")
     for first, second in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
@@ -110,10 +110,6 @@ def _check_numbers(mechanism: Mechanism[Any], facts: Facts, settled: Settlement)
     slack = SLACK * max(abs(least), abs(most))
     if least < low - slack or most > high + slack:
         raise PotluckError(f"must keep its signal between its bounds {low:g} and {high:g}, got {least:g} to {most:g}")
-
-
-def _shape(answer: Any) -> str:
-    return str(getattr(answer, "shape", f"a {type(answer).__name__}"))
 
 
 def _form(leaf: jax.ShapeDtypeStruct) -> str:

@@ -60,11 +60,11 @@ class CostSharingConfig(MechanismConfig):
     kind: Kind = "cost-sharing"
     costs: Annotated[
         tuple[NonNegative, ...] | None,
-        Field(description="c, what silos declare that all their data costs in a slot, one per silo; the truth if left out"),
+        Field(description="c, declared costs of all one's data in a slot, one per silo; the truth if left out"),
     ] = None
     profits: Annotated[
         tuple[Positive, ...] | None,
-        Field(description="p, what silos declare that precision is worth to them, one per silo; the truth if left out"),
+        Field(description="p, declared profits per unit of precision, one per silo; the truth if left out"),
     ] = None
 
     def misfit(self, silos: int) -> str | None:

@@ -1,7 +1,5 @@
 """No transfers: every silo keeps what it earns (the paper's baseline WPR)."""
 
-from typing import Self
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -34,7 +32,7 @@ class NoTransfers(eqx.Module):
         """Always 0."""
         return 0.0, 0.0
 
-    def seated(self, seats: Int[Array, " seats"]) -> Self:
+    def seated(self, seats: Int[Array, " seats"]) -> "NoTransfers":
         """The same among any silos."""
         del seats
         return self

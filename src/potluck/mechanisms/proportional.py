@@ -1,6 +1,6 @@
 """A pot shared in proportion to samples and financed in equal parts: what consortia do today."""
 
-from typing import Annotated, Self
+from typing import Annotated
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ class Proportional(eqx.Module):
         """The pot, or nothing."""
         return 0.0, float(self.pot)
 
-    def seated(self, seats: Int[Array, " seats"]) -> Self:
+    def seated(self, seats: Int[Array, " seats"]) -> "Proportional":
         """The same among any silos."""
         del seats
         return self

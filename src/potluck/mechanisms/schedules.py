@@ -34,9 +34,7 @@ def first_gains(precision: Float[Array, ""]) -> Gains:
 Rule: TypeAlias = Callable[[Gains, Float[Array, ""], Float[Array, ""]], tuple[Gains, Float[Array, ""]]]
 
 
-def constant(
-    gains: Gains, precision: Float[Array, ""], smoothing: Float[Array, ""]
-) -> tuple[Gains, Float[Array, ""]]:
+def constant(gains: Gains, precision: Float[Array, ""], smoothing: Float[Array, ""]) -> tuple[Gains, Float[Array, ""]]:
     """α[t] = α0."""
     return _remember(gains, precision, jnp.zeros_like(smoothing)), jnp.ones_like(precision)
 
@@ -80,7 +78,7 @@ class Schedule(eqx.Module):
     """A rule by its name, and s, the weight of the past in the gain rule's moving average."""
 
     name: ScheduleName = eqx.field(static=True, default="constant")
-    smoothing: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.asarray(0.5))
+    smoothing: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.asarray(0.5, dtype=float))
 
     def step(self, gains: Gains, precision: Float[Array, ""]) -> tuple[Gains, Float[Array, ""]]:
         """The factor on α0 in the slot that reached this precision, and what is remembered of it."""

@@ -1,6 +1,6 @@
 """What a person writes down about a run: plain numbers, checked once, frozen."""
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from jaxtyping import Array, PRNGKeyArray
 from pydantic import Discriminator, Field, SerializeAsAny, Tag, ValidationError, field_validator, model_validator
@@ -9,20 +9,13 @@ from potluck.errors import PotluckError
 from potluck.registry import family
 from potluck.scenario.explain import first_fault
 from potluck.scenario.federation import FederationConfig
-from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Positive, Share
+from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Normal, Positive, Share
 from potluck.scenario.mechanism import MechanismConfig
 from potluck.scenario.terms import Terms, TermsDraw
 
-__all__ = ["CurvePrecision", "Normal", "Scenario", "Silos", "mechanism_of"]
+__all__ = ["PAPER_OBSERVATION", "CurvePrecision", "Normal", "Scenario", "Silos", "mechanism_of"]
 
 Number = TypeVar("Number")
-
-
-class Normal(Described):
-    """Drawn from N(mean, deviation²), truncated to be positive."""
-
-    mean: Positive
-    deviation: NonNegative
 
 
 def _shape(value: Any) -> str:
@@ -32,7 +25,7 @@ def _shape(value: Any) -> str:
     return "normal" if isinstance(value, dict | Normal) else "constant"
 
 
-Drawn = Annotated[
+OnePerSilo = Annotated[
     Annotated[Number, Tag("constant")] | Annotated[tuple[Number, ...], Tag("list")] | Annotated[Normal, Tag("normal")],
     Discriminator(_shape),
 ]
@@ -42,10 +35,10 @@ class Silos(Described):
     """Who takes part. Each term is a constant, a list with one number per silo, or { mean, deviation }."""
 
     count: Annotated[int, Field(strict=True, ge=2, le=256, description="number of silos N")] = 4
-    profit: Annotated[Drawn[Positive], Field(description="p, money per unit of precision")]
-    energy: Annotated[Drawn[NonNegative], Field(description="v, energy per sample")]
-    communication: Annotated[Drawn[NonNegative], Field(description="C, money per slot")]
-    samples: Annotated[Drawn[AtLeastOne], Field(description="|D|, local samples")]
+    profit: Annotated[OnePerSilo[Positive], Field(description="p, money per unit of precision")]
+    energy: Annotated[OnePerSilo[NonNegative], Field(description="v, energy per sample")]
+    communication: Annotated[OnePerSilo[NonNegative], Field(description="C, money per slot")]
+    samples: Annotated[OnePerSilo[AtLeastOne], Field(description="|D|, local samples")]
     redraw: Annotated[
         tuple[Literal["communication", "samples"], ...], Field(description="terms drawn anew in every slot")
     ] = ("communication",)
@@ -55,7 +48,7 @@ class Silos(Described):
     ] = "run"
 
     @model_validator(mode="after")
-    def _one_number_per_silo(self) -> Self:
+    def _one_number_per_silo(self) -> "Silos":
         for name in ("profit", "energy", "communication", "samples"):
             numbers = getattr(self, name)
             if isinstance(numbers, tuple) and len(numbers) != self.count:
@@ -73,7 +66,7 @@ class CurvePrecision(Described):
     exponent: Annotated[Positive, Field(description="power with which the distance to the ceiling shrinks")] = 0.4975
 
     @model_validator(mode="after")
-    def _rises(self) -> Self:
+    def _rises(self) -> "CurvePrecision":
         if self.ceiling <= self.initial:
             raise ValueError(f"ceiling must exceed initial ({self.initial:g}), got {self.ceiling:g}")
         return self
@@ -115,9 +108,21 @@ class Scenario(Described):
         tuple[str, ...],
         Field(
             min_length=1,
-            description="what a silo sees of the last H slots; the paper's: others, communication, signal, precision",
+            description="what a silo sees, of the last H slots where there is a number for each",
+            json_schema_extra={"family": "observation"},
         ),
     ] = PAPER_OBSERVATION
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, value: Any) -> Any:
+        """What older files say elsewhere."""
+        if isinstance(value, dict) and "schedule" in value:
+            raise ValueError(
+                "schedule is no table of its own: write schedule (its rule) and smoothing under [mechanism], "
+                "of kind redistribution or per-silo"
+            )
+        return value
 
     @field_validator("mechanism", mode="before")
     @classmethod
@@ -144,7 +149,7 @@ class Scenario(Described):
         return names
 
     @model_validator(mode="after")
-    def _one_way_for_data_to_change(self) -> Self:
+    def _one_way_for_data_to_change(self) -> "Scenario":
         if (
             isinstance(self.precision, FederationConfig)
             and self.precision.dynamics != "static"
@@ -154,7 +159,7 @@ class Scenario(Described):
         return self
 
     @model_validator(mode="after")
-    def _mechanism_fits_the_silos(self) -> Self:
+    def _mechanism_fits_the_silos(self) -> "Scenario":
         if fault := self.mechanism.misfit(self.silos.count):
             raise ValueError(f"mechanism.{fault}")
         return self

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 
 from potluck.registry import family
-from potluck.scenario.fields import Described, NonNegative, Positive
+from potluck.scenario.fields import Described, NonNegative, Positive, member_of
 
 __all__ = ["DynamicsName", "FederationConfig", "PartialBatches", "PartitionName"]
 
@@ -20,7 +20,7 @@ class FederationConfig(Described):
 
     source: Annotated[Literal["fedavg"], Field(description="where precision comes from")] = "fedavg"
     task: Annotated[str, Field(description="what is learnt; `potluck list task` names what there is")] = "digits"
-    model: Annotated[str, Field(description="what is trained; `potluck list model`")] = "mlp"
+    model: Annotated[str, member_of("model"), Field(description="what is trained; `potluck list model`")] = "mlp"
     hidden: Annotated[Count | None, Field(description="hidden units of mlp; the task's own if left out")] = None
     channels: Annotated[tuple[Count, Count], Field(description="channels of cnn")] = (8, 16)
     partition: Annotated[PartitionName, Field(description="how data falls to the silos")] = "iid"
@@ -29,7 +29,9 @@ class FederationConfig(Described):
         DynamicsName,
         Field(description="local sets stay, are drawn anew in every slot, or samples come and go"),
     ] = "static"
-    optimiser: Annotated[str, Field(description="of the silos; `potluck list optimiser`")] = "sgd"
+    optimiser: Annotated[str, member_of("optimiser"), Field(description="of the silos; `potluck list optimiser`")] = (
+        "sgd"
+    )
     learning_rate: Annotated[Positive, Field(description="of the silos' optimiser")] = 0.05
     batch_size: Annotated[Count | None, Field(description="samples in a step; the task's own if left out")] = None
     epochs: Annotated[Count, Field(description="passes over what is contributed, in every slot")] = 1
@@ -38,7 +40,9 @@ class FederationConfig(Described):
         Field(description="a batch that is not full takes its share of a step, or a whole one (the custom)"),
     ] = "proportional"
     proximal: Annotated[NonNegative, Field(description="FedProx: pull towards the global model")] = 0.0
-    aggregation: Annotated[str, Field(description="of the server; `potluck list aggregation`")] = "fedavg"
+    aggregation: Annotated[
+        str, member_of("aggregation"), Field(description="of the server; `potluck list aggregation`")
+    ] = "fedavg"
     server_learning_rate: Annotated[
         Positive | None, Field(description="of aggregations that have one; the aggregation's own if left out")
     ] = None
@@ -53,11 +57,3 @@ class FederationConfig(Described):
         if task.partition(":")[0] not in known:
             raise ValueError(f"must be one of {', '.join(map(str, known.values()))}, got {task!r}")
         return task
-
-    @field_validator("model", "optimiser", "aggregation")
-    @classmethod
-    def _known_member(cls, name: str, info: ValidationInfo) -> str:
-        known = family(info.field_name or "")
-        if name not in known:
-            raise ValueError(f"must be one of {', '.join(known)}, got {name!r}")
-        return name

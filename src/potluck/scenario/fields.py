@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["AtLeastOne", "Described", "NonNegative", "Positive", "Share"]
+from potluck.registry import family
+
+__all__ = ["AtLeastOne", "Described", "NonNegative", "Normal", "Positive", "Share", "member_of"]
 
 LARGEST = 1e12
 """Beyond it sums lose their last digits and no federation is described."""
@@ -19,3 +21,22 @@ class Described(BaseModel):
     """Frozen, closed (an unknown key is a mistake, not a wish) and finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Normal(Described):
+    """Drawn from N(mean, deviation²), truncated to be positive."""
+
+    mean: Positive
+    deviation: NonNegative
+
+
+def member_of(name: str) -> AfterValidator:
+    """Text that must name a member of this family."""
+
+    def check(text: str) -> str:
+        known = family(name)
+        if text not in known:
+            raise ValueError(f"must be one of {', '.join(known)}, got {text!r}")
+        return text
+
+    return AfterValidator(check)

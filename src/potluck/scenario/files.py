@@ -6,8 +6,10 @@ from typing import Any
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from potluck.errors import PotluckError
+from potluck.registry import family
 from potluck.scenario.description import Scenario
 from potluck.scenario.explain import first_fault
 
@@ -63,11 +65,17 @@ def _section(part: BaseModel, path: tuple[str, ...]) -> list[str]:
         value = getattr(part, name)
         if isinstance(value, BaseModel) and not path:
             sections += _section(value, (*path, name))
-        elif plain[name] is None:
-            lines += [f"# {field.description}", f"# {name} is left out"]
         else:
-            lines += [f"# {field.description}", f"{name} = {_inline(plain[name])}"]
+            lines += [f"# {_meaning(field)}"] if field.description else []
+            lines += [f"# {name} is left out" if plain[name] is None else f"{name} = {_inline(plain[name])}"]
     return lines + sections
+
+
+def _meaning(field: FieldInfo) -> str:
+    """What the field says, and the names that it chooses from."""
+    extra = field.json_schema_extra
+    names = ", ".join(family(str(extra["family"]))) if isinstance(extra, dict) else ""
+    return f"{field.description}: {names}" if names else str(field.description)
 
 
 def _inline(value: Any) -> str:

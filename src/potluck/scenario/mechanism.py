@@ -1,7 +1,7 @@
 """What a mechanism is: what it is told of a slot, what it answers, and how a scenario describes it."""
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -12,6 +12,7 @@ from potluck.scenario.fields import Described
 __all__ = ["Declared", "Facts", "Kind", "Mechanism", "MechanismConfig", "Need", "Separable"]
 
 State = TypeVar("State")
+Seen = TypeVar("Seen", contravariant=True)
 Need: TypeAlias = Literal["samples", "marginal"]
 Kind: TypeAlias = Annotated[str, Field(description="which mechanism", json_schema_extra={"family": "mechanism"})]
 
@@ -19,16 +20,17 @@ Kind: TypeAlias = Annotated[str, Field(description="which mechanism", json_schem
 class Facts(eqx.Module):
     """What the coordinator may know of a slot when it settles it; what nobody needs is not there."""
 
-    contributions: Float[Array, " silos"]
+    contributions: Float[Array, "*slots silos"]
     """d_n."""
-    precision: Float[Array, ""]
+    precision: Float[Array, "*slots"]
     """P."""
-    samples: Float[Array, " silos"] | None = None
+    samples: Float[Array, "*slots silos"] | None = None
     """x_n = d_n·|D_n|, the samples trained on; for mechanisms that need `samples`."""
-    marginal: Float[Array, " silos"] | None = None
+    marginal: Float[Array, "*slots silos"] | None = None
     """P − P without silo n's update of this slot (leave-one-out); for mechanisms that need `marginal`."""
 
 
+@runtime_checkable
 class Mechanism(Protocol[State]):
     """The rule that sets transfers; a module of arrays, unbatched, pure."""
 
@@ -46,9 +48,7 @@ class Mechanism(Protocol[State]):
         """What it remembers before the first slot, given the untrained model's precision."""
         ...
 
-    def settle(
-        self, state: State, facts: Facts
-    ) -> tuple[State, Float[Array, " silos"], Float[Array, ""]]:
+    def settle(self, state: State, facts: Facts) -> tuple[State, Float[Array, " silos"], Float[Array, ""]]:
         """One slot: what it remembers afterwards, what each silo receives, and the signal that all may see."""
         ...
 
@@ -58,13 +58,13 @@ class Mechanism(Protocol[State]):
 
 
 @runtime_checkable
-class Separable(Protocol[State]):
+class Separable(Protocol[Seen]):
     """A mechanism whose game has a weighted potential: r_n(d) = g_n(d_n) + h_n(d_−n).
 
     Then Φ(d) = P(d) + Σ_n [g_n(d_n) − κ v_n d_n|D_n| − C_n] / p_n moves with every unilateral deviation, weights p_n.
     """
 
-    def own(self, state: State, facts: Facts) -> Float[Array, " silos"]:
+    def own(self, state: Seen, facts: Facts) -> Float[Array, " silos"]:
         """g_n(d_n), the part of r_n that silo n's own contribution moves, up to a constant."""
         ...
 
@@ -87,7 +87,7 @@ class MechanismConfig(Described):
     def build(self, declared: Declared) -> Mechanism[Any]:
         """The mechanism, its numbers as arrays; only those that live on declarations look at them."""
 
-    def scaled(self, share: float) -> Self:
+    def scaled(self, share: float) -> "MechanismConfig":
         """The same mechanism where silos hold `share` times as many samples as before."""
         del share
         return self

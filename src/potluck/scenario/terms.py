@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
+from potluck.scenario.fields import Normal
+
 if TYPE_CHECKING:
-    from potluck.scenario.description import Normal, Scenario
+    from potluck.scenario.description import Scenario
 
 __all__ = ["Drawn", "Terms", "TermsDraw", "counts"]
 
@@ -39,13 +41,14 @@ class Drawn(eqx.Module):
     """−mean/deviation, where the standard normal is cut off."""
 
     @classmethod
-    def described(cls, numbers: "float | tuple[float, ...] | Normal", count: int) -> "Drawn":
+    def described(cls, numbers: float | tuple[float, ...] | Normal, count: int) -> "Drawn":
         """As a scenario writes it: a constant, one number per silo, or a distribution."""
-        mean, deviation = getattr(numbers, "mean", numbers), getattr(numbers, "deviation", 0.0)
-        lowest = -mean / deviation if deviation else -1.0  # type: ignore[operator]
+        normal = numbers if isinstance(numbers, Normal) else None
+        mean, deviation = (numbers, 0.0) if normal is None else (normal.mean, normal.deviation)
+        lowest = -normal.mean / normal.deviation if normal and normal.deviation else -1.0
         return cls(
             mean=jnp.broadcast_to(jnp.asarray(mean, dtype=float), (count,)),
-            deviation=jnp.broadcast_to(jnp.asarray(deviation, dtype=float), (count,)),
+            deviation=jnp.full(count, deviation, dtype=float),
             lowest=jnp.full(count, lowest, jnp.float32),
         )
 
@@ -77,9 +80,14 @@ class TermsDraw(eqx.Module):
     def described(cls, scenario: "Scenario") -> "TermsDraw":
         """As the scenario says."""
         silos = scenario.silos
-        parts = (silos.profit, silos.energy, silos.communication, silos.samples)
-        points = jnp.asarray(100.0 if scenario.precision_unit == "percent" else 1.0)
-        return cls(*(Drawn.described(part, silos.count) for part in parts), points, silos.redraw)
+        return cls(
+            profit=Drawn.described(silos.profit, silos.count),
+            energy=Drawn.described(silos.energy, silos.count),
+            communication=Drawn.described(silos.communication, silos.count),
+            samples=Drawn.described(silos.samples, silos.count),
+            points=jnp.asarray(100.0 if scenario.precision_unit == "percent" else 1.0),
+            redraw=silos.redraw,
+        )
 
     def draw(self, key: PRNGKeyArray | Array) -> Terms:
         """Draw p, v, C and |D| for every silo."""

@@ -190,7 +190,7 @@ def _gains(
 
 
 def gain_share(
-    own: Float[np.ndarray, " seeds"], wpr: Float[np.ndarray, " seeds"], planner: Float[np.ndarray, " seeds"]
+    own: Float[np.ndarray, " seeds"], wpr: Float[np.ndarray, " wpr_seeds"], planner: Float[np.ndarray, " plans"]
 ) -> Interval | None:
     """(W − W_wpr) / (W_planner − W_wpr) with its bootstrap interval; None where there is nothing to gain."""
     stake = float(planner.mean() - wpr.mean())

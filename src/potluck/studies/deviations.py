@@ -145,7 +145,8 @@ def trained_deviations(
 
 def _against(run: Trained, player: int, updates: int = 1) -> Lanes[Setup]:
     """One silo against the others, a lane per seed: MPGD whoever the others are, shaped so that what its silo knows
-    fits; it sees no more than its silo may."""  # noqa: D400
+    fits; it sees no more than its silo may.
+    """
     seat = jnp.asarray(player)
     setups = []
     for row in range(run.config.seeds):

@@ -60,9 +60,7 @@ def _welfare(axes: Axes, solution: Solution, swept: Sweep) -> None:
     intensity, welfare, best = np.asarray(swept.intensity), np.asarray(swept.welfare), swept.best
     axes.plot(intensity, welfare, color=PAID, marker=".", label="under redistribution")
     axes.axhline(float(solution.optimum.payoff.welfare), color=PLANNED, linestyle="--", label="planner")
-    axes.axhline(
-        float(solution.no_redistribution.payoff.welfare), color=UNPAID, linestyle=":", label="no transfers"
-    )
+    axes.axhline(float(solution.no_redistribution.payoff.welfare), color=UNPAID, linestyle=":", label="no transfers")
     axes.plot(intensity[best], welfare[best], "o", color=INK, label=f"best of the sweep, α = {intensity[best]:.3g}")
     axes.set(xlabel="intensity α", ylabel="welfare per slot", title="What there is to share")
     axes.legend()

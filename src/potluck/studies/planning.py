@@ -27,7 +27,7 @@ from potluck.training.run import Trained
 
 __all__ = ["Watcher", "climb", "follow", "plan_for_all", "search"]
 
-STEPS, STEP, GAMES = 200, 0.05, 16
+STEPS, STEP, ASCENT_GAMES = 200, 0.05, 16
 """Of the ascent."""
 PAIRS, GENERATIONS, FAR, STRIDE = 32, 40, 0.15, 0.1
 """Of the search: plans tried in pairs on either side of the present one, how often, how far from it, and the first
@@ -52,7 +52,9 @@ def plan_for_all(run: Trained, watch: Watcher = lambda *_: None) -> tuple[Planne
     return planner, search(planner, key, watch)
 
 
-def follow(environment: Environment[Any, Any], plan: Float[Array, "slots action"], key: PRNGKeyArray) -> tuple[Array, Any]:
+def follow(
+    environment: Environment[Any, Any], plan: Float[Array, "slots action"], key: PRNGKeyArray
+) -> tuple[Array, Any]:
     """One whole game whose only player keeps to a plan: payoffs [slots, 1], reports of its slots."""
     resetting, stepping = jax.random.split(key)
 
@@ -70,7 +72,7 @@ def climb(environment: Environment[Any, Any], discount: float, key: PRNGKeyArray
 
     It is the mean over several games, since terms may be drawn anew in each.
     """
-    keys = jax.random.split(key, GAMES)
+    keys = jax.random.split(key, ASCENT_GAMES)
     optimiser = optax.adam(optax.cosine_decay_schedule(STEP, STEPS))
 
     def worth(plan: Float[Array, "slots action"]) -> Float[Array, ""]:
@@ -122,7 +124,9 @@ def _stepper() -> optax.GradientTransformation:
 
 
 @eqx.filter_jit
-def _better(environment: Environment[Any, Any], at: Search, spent: Float[Array, ""], key: PRNGKeyArray, mesh: Mesh) -> Search:
+def _better(
+    environment: Environment[Any, Any], at: Search, spent: Float[Array, ""], key: PRNGKeyArray, mesh: Mesh
+) -> Search:
     """One step along the mean of (W(z + σε) − W(z − σε))·ε / 2σ; the two of a pair play the same game."""
     drawing, playing = jax.random.split(key)
     noise = jax.random.normal(drawing, (PAIRS, *at.parts.shape))

@@ -71,7 +71,8 @@ def draw_sweep(found: list[dict[str, Any]], config: SweepConfig, path: Path) -> 
     lines: dict[tuple[float, ...], list[dict[str, Any]]] = {}
     for cell in found:
         lines.setdefault(tuple(cell["values"][name] for name in others), []).append(cell)
-    for axes, quantity, unit in zip(panels, ("welfare", "contribution"), ("money per slot", "share of data"), strict=True):
+    units = {"welfare": "money per slot", "contribution": "share of data"}
+    for axes, (quantity, unit) in zip(panels, units.items(), strict=True):
         for values, cells in lines.items():
             at = [cell["values"][first] for cell in cells]
             label = ", ".join(f"{name} {value:g}" for name, value in zip(others, values, strict=True))

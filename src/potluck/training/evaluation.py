@@ -35,8 +35,7 @@ def episode(
     return played
 
 
-def long_term(payoffs: Float[Array, "slots players"], discount: Float[Array, ""] | float
-) -> Float[Array, " players"]:
+def long_term(payoffs: Float[Array, "slots players"], discount: Float[Array, ""] | float) -> Float[Array, " players"]:
     """Σ γ^t u_t / Σ γ^t: long-term payoff in money per slot."""
     weights = discount ** jnp.arange(len(payoffs))
     return (weights / weights.sum()) @ payoffs

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 __all__ = ["read_arrays", "write_arrays", "write_text"]
 
@@ -70,7 +71,7 @@ def _replace(place: Path, *parts: bytes | memoryview) -> None:
 
 
 def _is_key(leaf: Any) -> bool:
-    return bool(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
 def _plain(leaf: Any) -> Any:

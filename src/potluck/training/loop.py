@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from potluck.agents import Act, Diagnostics, Environment, Learner, Window
+from potluck.agents import Act, Environment, Learner, Window
 from potluck.devices import GAMES, device_index, everywhere, mesh_over
 from potluck.training.lanes import Lanes, each_lane
 
@@ -146,7 +146,7 @@ def _finite(agents: Any, shape: tuple[int, int]) -> Bool[Array, "lanes players"]
 
 def window(
     setup: Setup, seed: UInt32[Array, ""], runs: Runs, *, slot: Int[Array, ""], games: int, slots: int
-) -> tuple[Runs, Any, Diagnostics]:
+) -> tuple[Runs, Any, dict[str, Float[Array, " players"]]]:
     """Play `slots` slots in each of the `games` here, then let every player learn from them."""
     environment, learner = setup.environment, setup.learner
     key, agents = jax.random.key(seed), runs.agents
@@ -197,7 +197,7 @@ def window(
     for_all = eqx.tree_at(lambda w: (w.first, w.last), jax.tree.map(lambda _: 0, stored), (None, None))
     agents, memory, diagnostics = jax.vmap(learner.update, in_axes=(0, for_all))(agents, stored)
     means = jax.tree.map(lambda leaf: everywhere(leaf.mean((0, 1))), report)
-    return Runs(agents, states, players_first(memory)), means, jax.tree.map(everywhere, diagnostics)
+    return Runs(agents, states, players_first(memory)), means, jax.tree.map(everywhere, dict(diagnostics))
 
 
 def _critics_observe(

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from potluck.errors import PotluckError
 from potluck.scenario import Scenario
 from potluck.scenario.explain import first_fault
-from potluck.training.config import SCENARIO, RunConfig, config_values, read_values, seeds_of, setup_one
+from potluck.training.config import RunConfig, config_values, read_values, seeds_of, setup_one
 from potluck.training.files import write_text
 from potluck.training.lanes import alike, stack
 from potluck.training.loop import Setup

@@ -8,35 +8,37 @@ from hypothesis.extra.numpy import arrays
 from jaxtyping import Array
 from numpy.testing import assert_allclose
 
-from potluck.economy import Redistribution, Rule, StageGame, Terms, constant, first_gains, payoffs, printed, rule
-from potluck.scenario import Schedule
+from potluck.economy import StageGame, Terms, payoffs
+from potluck.mechanisms import Redistribution, Schedule, first_gains
 
-GAIN = rule(Schedule(rule="gain", smoothing=0.5))
+GAIN, CONSTANT, PRINTED = Schedule("gain"), Schedule("constant"), Schedule("printed")
 
 
-def factors(schedule: Rule, initial: float, precisions: list[float]) -> list[float]:
-    _, answers = jax.lax.scan(schedule, first_gains(jnp.asarray(initial)), jnp.asarray(precisions))
+def factors(schedule: Schedule, initial: float, precisions: list[float]) -> list[float]:
+    _, answers = jax.lax.scan(
+        lambda *slot: schedule.step(*slot), first_gains(jnp.asarray(initial)), jnp.asarray(precisions)
+    )
     return [float(answer) for answer in answers]
 
 
 def test_constant_keeps_the_intensity() -> None:
-    assert factors(constant, 0.1, [0.5, 0.4, 0.9]) == [1.0, 1.0, 1.0]
+    assert factors(CONSTANT, 0.1, [0.5, 0.4, 0.9]) == [1.0, 1.0, 1.0]
 
 
 def test_printed_rule_by_hand() -> None:
     # gains 0.4, 0.2, 0.1, −0.1: from slot 2 on the ratios ½ and −1
-    assert_allclose(factors(printed, 0.1, [0.5, 0.7, 0.8, 0.7]), [1.0, 1.0, 0.5, -1.0])
+    assert_allclose(factors(PRINTED, 0.1, [0.5, 0.7, 0.8, 0.7]), [1.0, 1.0, 0.5, -1.0])
 
 
 def test_printed_rule_explodes_where_the_gain_rule_stays_calm() -> None:
     precisions = [0.5, 0.6, 0.601, 0.65, 0.64, 0.66]
-    assert max(factors(printed, 0.1, precisions)) > 40
-    assert min(factors(printed, 0.1, precisions)) < 0
+    assert max(factors(PRINTED, 0.1, precisions)) > 40
+    assert min(factors(PRINTED, 0.1, precisions)) < 0
     assert all(0 <= factor <= 1 for factor in factors(GAIN, 0.1, precisions))
 
 
 def test_printed_rule_survives_a_gain_of_exactly_zero() -> None:
-    assert_allclose(factors(printed, 0.5, [0.5, 0.5, 0.75]), [1.0, 1.0, 1.0])
+    assert_allclose(factors(PRINTED, 0.5, [0.5, 0.5, 0.75]), [1.0, 1.0, 1.0])
 
 
 def test_gain_rule_by_hand() -> None:
@@ -66,7 +68,7 @@ def moves(draw: st.DrawFn) -> tuple[Array, Array, Array]:
 
 
 @eqx.filter_jit
-def around(schedule: Rule, profit: Array, played: Array, turned: Array) -> Array:
+def around(schedule: Schedule, profit: Array, played: Array, turned: Array) -> Array:
     """Σ Δu_n/p_n around the cycle in which silos 0 and 1 move by turns: zero in every weighted potential game."""
     ones = jnp.ones_like(profit)
     terms = Terms(profit, 4 * ones, 0.5 * ones, 2000 * ones)
@@ -74,9 +76,9 @@ def around(schedule: Rule, profit: Array, played: Array, turned: Array) -> Array
     def payoff_at(contributions: Array) -> Array:
         memory = first_gains(jnp.asarray(0.1))
         for precision in (0.5, 0.6):
-            memory, _ = schedule(memory, jnp.asarray(precision))
+            memory, _ = schedule.step(memory, jnp.asarray(precision))
         reached = 0.6 + 0.2 * (1 - jnp.exp(-contributions.sum()))
-        _, factor = schedule(memory, reached)
+        _, factor = schedule.step(memory, reached)
         game = StageGame(terms, jnp.asarray(0.0025), Redistribution(5.0 * factor), lambda _: reached)
         return payoffs(game, contributions) / profit
 
@@ -95,10 +97,12 @@ def test_same_slot_intensity_breaks_the_potential() -> None:
     """In nearly all of 500 random games: only by symmetry can a cycle close by chance."""
     random = np.random.default_rng(0)
     draws = [(random.uniform(500, 2000, 4), random.uniform(0, 0.4, 4), random.uniform(0.6, 1, 2)) for _ in range(500)]
-    open_cycles = [abs(float(around(printed, *map(jnp.asarray, draw)))) > 1e-9 for draw in draws]
+    open_cycles = [abs(float(around(PRINTED, *map(jnp.asarray, draw)))) > 1e-9 for draw in draws]
     assert np.mean(open_cycles) > 0.99
 
 
 def test_rules_work_in_single_precision_too() -> None:
-    _, answers = jax.lax.scan(GAIN, first_gains(jnp.float32(0.1)), jnp.asarray([0.3, 0.4, 0.5], jnp.float32))
+    _, answers = jax.lax.scan(
+        lambda *slot: GAIN.step(*slot), first_gains(jnp.float32(0.1)), jnp.asarray([0.3, 0.4, 0.5], jnp.float32)
+    )
     assert answers.dtype == np.float32

@@ -1,12 +1,21 @@
+from typing import Any
+
 import hypothesis.strategies as st
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import given
+from jaxtyping import Array
 from numpy.testing import assert_allclose
 
-from potluck.economy import Redistribution, StageGame, redistribution, transfers
-from potluck.scenario import Mechanism, preset
+from potluck.economy import StageGame
+from potluck.mechanisms import Mechanism, Redistribution, facts_of, first_state, settle_slot
 from tests.economy.games import contributions, games
+
+
+def transfers(rule: Mechanism[Any], played: Array, held: Array) -> Array:
+    """r of a first slot that reached P = ½."""
+    facts = facts_of(rule, played, held, jnp.asarray(0.5))
+    return settle_slot(rule, first_state(rule, jnp.asarray(0.1)), facts).transfers
 
 
 def test_transfers_by_hand() -> None:
@@ -38,10 +47,4 @@ def test_transfers_sum_to_zero(game: StageGame, data: st.DataObject) -> None:
 def test_equal_contributions_move_no_money(game: StageGame, share: float) -> None:
     played = jnp.full_like(game.terms.profit, share)
     received = transfers(Redistribution(game.redistribution.intensity), played, game.terms.samples)
-    assert not np.any(np.asarray(received))
-
-
-def test_no_mechanism_means_no_transfers() -> None:
-    scenario = preset("paper").model_copy(update={"mechanism": Mechanism(kind="none", intensity=7.0)})
-    received = transfers(redistribution(scenario), jnp.array([1.0, 0.2, 0.0, 0.7]), jnp.full(4, 2000.0))
     assert not np.any(np.asarray(received))

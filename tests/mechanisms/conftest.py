@@ -1,0 +1,1 @@
+from tests.economy.conftest import double_precision as double_precision
