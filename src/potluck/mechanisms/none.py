@@ -1,6 +1,5 @@
 """No transfers: every silo keeps what it earns (the paper's baseline WPR)."""
 
-from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
