@@ -48,11 +48,7 @@ def check_a_slot(played: Game, shares: np.ndarray, key: Any) -> None:
         memory = settled.state
         assert_array_equal(slot.payoff.transfer, settled.transfers)
         assert_array_equal(slot.signal, settled.signal)
-        record = Record(
-            jnp.concatenate([contributions[None], record.contributions[:-1]]),
-            jnp.concatenate([settled.signal[None], record.signal[:-1]]),
-            jnp.concatenate([measured.precision[None], record.precision[:-1]]),
-        )
+        record = record.after(contributions, settled.signal, measured.precision)
         communication = np.concatenate([np.asarray(state.terms.communication)[None], communication[:-1]])
         seen = played.observe(after)
         for silo in range(played.silos):

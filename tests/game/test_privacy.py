@@ -56,10 +56,10 @@ def numbers(least: float, most: float, *shape: int) -> st.SearchStrategy[np.ndar
 def terms() -> st.SearchStrategy[Terms]:
     return st.builds(
         Terms,
-        profit=numbers(1, 2000, SILOS),
-        energy=numbers(0, 10, SILOS),
-        communication=numbers(0, 10, SILOS),
-        samples=numbers(1, 5000, SILOS),
+        profit=numbers(1, 2000, SILOS).map(jnp.asarray),
+        energy=numbers(0, 10, SILOS).map(jnp.asarray),
+        communication=numbers(0, 10, SILOS).map(jnp.asarray),
+        samples=numbers(1, 5000, SILOS).map(jnp.asarray),
     )
 
 

@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import hypothesis.strategies as st
 import jax
@@ -14,12 +15,8 @@ from potluck.game import OBSERVATIONS
 from potluck.mechanisms import MECHANISMS
 from potluck.scenario import (
     PRESETS,
-    CurvePrecision,
     FederationConfig,
-    MechanismConfig,
-    Normal,
     Scenario,
-    Silos,
     mechanism_of,
     parse,
     preset,
@@ -33,73 +30,81 @@ def positive() -> st.SearchStrategy[float]:
     return st.floats(1e-6, 1e6, allow_nan=False, allow_infinity=False)
 
 
-def sources(redrawn: bool) -> st.SearchStrategy[CurvePrecision | FederationConfig]:
+Plain = dict[str, Any]
+
+
+def sources(redrawn: bool) -> st.SearchStrategy[Plain]:
     tasks = st.sampled_from(["digits", "fmnist", "cifar10", 'folder:a "b".npz'])
-    real = st.builds(
-        FederationConfig,
-        task=tasks,
-        model=st.sampled_from(["logistic", "mlp", "cnn"]),
-        learning_rate=positive(),
-        partition=st.sampled_from(["iid", "dirichlet", "quantity", "natural"]),
-        held_out=st.integers(1, 10_000),
-        concentration=positive(),
-        dynamics=st.just("static") if redrawn else st.sampled_from(["static", "redraw", "stream"]),
+    real = st.fixed_dictionaries(
+        {
+            "source": st.just("fedavg"),
+            "task": tasks,
+            "model": st.sampled_from(["logistic", "mlp", "cnn"]),
+            "learning_rate": positive(),
+            "partition": st.sampled_from(["iid", "dirichlet", "quantity", "natural"]),
+            "held_out": st.integers(1, 10_000),
+            "concentration": positive(),
+            "dynamics": st.just("static") if redrawn else st.sampled_from(["static", "redraw", "stream"]),
+        }
     )
-    return st.one_of(st.builds(CurvePrecision, scale=positive(), exponent=positive()), real)
+    curve = st.fixed_dictionaries({"source": st.just("curve"), "scale": positive(), "exponent": positive()})
+    return st.one_of(curve, real)
 
 
-def mechanisms(silos: int) -> st.SearchStrategy[MechanismConfig]:
+def mechanisms(silos: int) -> st.SearchStrategy[Plain]:
     """Every kind, with options."""
 
-    def each() -> st.SearchStrategy[tuple[float, ...]]:
-        return st.lists(positive(), min_size=silos, max_size=silos).map(tuple)
+    def kind(name: str, **options: st.SearchStrategy[Any]) -> st.SearchStrategy[Plain]:
+        return st.fixed_dictionaries({"kind": st.just(name), **options})
 
+    each = st.lists(positive(), min_size=silos, max_size=silos)
     rule = {"schedule": st.sampled_from(["gain", "constant", "printed"]), "smoothing": st.floats(0, 0.99)}
     compared = {"basis": st.sampled_from(["fraction", "samples"]), "unit": positive(), **rule}
     return st.one_of(
-        st.builds(mechanism_of, st.just("none")),
-        st.builds(mechanism_of, st.just("redistribution"), intensity=positive(), **compared),
-        st.builds(mechanism_of, st.just("per-silo"), intensity=st.one_of(positive(), each()), **compared),
-        st.builds(mechanism_of, st.just("cost-sharing"), costs=st.one_of(st.none(), each()), profits=each()),
-        st.builds(mechanism_of, st.just("proportional"), pot=positive()),
+        kind("none"),
+        kind("redistribution", intensity=positive(), **compared),
+        kind("per-silo", intensity=st.one_of(positive(), each), **compared),
+        kind("cost-sharing", costs=st.one_of(st.none(), each), profits=each),
+        kind("proportional", pot=positive()),
     )
 
 
 @st.composite
-def scenarios(draw: st.DrawFn) -> Scenario:
+def descriptions(draw: st.DrawFn) -> Plain:
     count = draw(st.integers(2, 12))
     drawn = st.one_of(
         positive(),
-        st.lists(positive(), min_size=count, max_size=count).map(tuple),
-        st.builds(Normal, mean=positive(), deviation=positive()),
+        st.lists(positive(), min_size=count, max_size=count),
+        st.fixed_dictionaries({"mean": positive(), "deviation": positive()}),
     )
-    silos = Silos(
-        count=count,
-        profit=draw(drawn),
-        energy=draw(drawn),
-        communication=draw(drawn),
-        samples=draw(st.floats(1, 1e6)),
-        redraw=draw(st.sampled_from([(), ("communication",), ("communication", "samples")])),
-        drawn=draw(st.sampled_from(["run", "episode"])),
-    )
-    seen = st.lists(st.sampled_from(sorted(OBSERVATIONS)), min_size=1, max_size=7, unique=True)
-    return Scenario(
-        energy_price=draw(positive()),
-        silos=silos,
-        mechanism=draw(mechanisms(count)),
-        precision=draw(sources("samples" in silos.redraw)),
-        observation=tuple(draw(seen)),
-    )
+    silos = {
+        "count": count,
+        "profit": draw(drawn),
+        "energy": draw(drawn),
+        "communication": draw(drawn),
+        "samples": draw(st.floats(1, 1e6)),
+        "redraw": draw(st.sampled_from([[], ["communication"], ["communication", "samples"]])),
+        "drawn": draw(st.sampled_from(["run", "episode"])),
+    }
+    return {
+        "energy_price": draw(positive()),
+        "silos": silos,
+        "mechanism": draw(mechanisms(count)),
+        "precision": draw(sources("samples" in silos["redraw"])),
+        "observation": draw(st.lists(st.sampled_from(sorted(OBSERVATIONS)), min_size=1, max_size=7, unique=True)),
+    }
 
 
-@given(scenarios())
-def test_a_scenario_survives_toml(scenario: Scenario) -> None:
+@given(descriptions())
+def test_a_scenario_survives_toml(described: Plain) -> None:
+    scenario = Scenario.model_validate(described)
     assert parse(render(scenario)) == scenario
 
 
 @settings(max_examples=50)
-@given(scenarios(), st.integers(0, 2**31))
-def test_terms_are_positive_and_one_per_silo(scenario: Scenario, seed: int) -> None:
+@given(descriptions(), st.integers(0, 2**31))
+def test_terms_are_positive_and_one_per_silo(described: Plain, seed: int) -> None:
+    scenario = Scenario.model_validate(described)
     for leaf in jax.tree.leaves(scenario.draw(jax.random.key(seed))):
         assert leaf.shape == (scenario.silos.count,)
         assert bool(jnp.all(leaf > 0) & jnp.all(jnp.isfinite(leaf)))

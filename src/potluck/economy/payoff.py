@@ -26,7 +26,7 @@ class Payoff(eqx.Module):
     transfer: Float[Array, "*silos"]
 
     @property
-    def total(self) -> Float[Array, " silos"]:
+    def total(self) -> Float[Array, "*silos"]:
         """u_n = revenue − energy − communication + transfer."""
         return self.revenue - self.energy - self.communication + self.transfer
 

@@ -1,15 +1,10 @@
 """What is remembered of the last H slots: what all may see, and what one silo has of its own."""
 
-from typing import TypeVar
-
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 __all__ = ["Own", "Record", "newest_first"]
-
-Tree = TypeVar("Tree")
 
 
 class Record(eqx.Module):
@@ -27,6 +22,16 @@ class Record(eqx.Module):
         """Before the first slot."""
         return cls(jnp.zeros((history, silos)), jnp.zeros(history), jnp.zeros(history))
 
+    def after(
+        self, contributions: Float[Array, " silos"], signal: Float[Array, ""], precision: Float[Array, ""]
+    ) -> "Record":
+        """With one more slot."""
+        return Record(
+            newest_first(contributions, self.contributions),
+            newest_first(signal, self.signal),
+            newest_first(precision, self.precision),
+        )
+
 
 class Own(eqx.Module):
     """What one silo has beside the record, and nobody else sees."""
@@ -37,7 +42,6 @@ class Own(eqx.Module):
     """|D_n| in the coming slot."""
 
 
-def newest_first(newest: Tree, past: Tree) -> Tree:
-    """The slot comes first, the oldest one is forgotten."""
-    kept: Tree = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), newest, past)
-    return kept
+def newest_first(newest: Float[Array, "..."], past: Float[Array, "history ..."]) -> Float[Array, "history ..."]:
+    """The newest comes first, the oldest is forgotten."""
+    return jnp.concatenate([newest[None], past[:-1]])

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from potluck.errors import PotluckError
-from potluck.mechanisms.settlement import Settlement, first_state, settle_slot
+from potluck.mechanisms.settlement import Settlement, facts_of, first_state, settle_slot
 from potluck.scenario.description import Scenario
 from potluck.scenario.mechanism import Declared, Facts, Mechanism, Need
 from potluck.scenario.terms import Terms
@@ -52,13 +52,13 @@ def example(mechanism: Mechanism[Any], held: Float[Array, " silos"]) -> Facts:
     silos = len(held)
     ramp = jnp.linspace(0.1, 0.9, silos, dtype=held.dtype)
     alone = jnp.zeros_like(ramp).at[0].set(1.0)
-    contributions = jnp.stack([jnp.zeros_like(ramp), ramp, jnp.ones_like(ramp), alone, ramp[::-1], 1 - alone])
-    return Facts(
-        contributions,
-        jnp.asarray([0.1, 0.5, 0.6, 0.55, 0.55, 0.7], held.dtype),
-        samples=contributions * held if "samples" in mechanism.needs else None,
-        marginal=0.1 * contributions - 0.02 if "marginal" in mechanism.needs else None,
-    )
+    plays = (jnp.zeros_like(ramp), ramp, jnp.ones_like(ramp), alone, ramp[::-1], 1 - alone)
+    slots = [
+        facts_of(mechanism, play, held, jnp.asarray(reached, held.dtype), 0.1 * play - 0.02)
+        for play, reached in zip(plays, (0.1, 0.5, 0.6, 0.55, 0.55, 0.7), strict=True)
+    ]
+    stacked: Facts = jax.tree.map(lambda *numbers: jnp.stack(numbers), *slots)
+    return stacked
 
 
 @eqx.filter_jit

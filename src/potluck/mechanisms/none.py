@@ -1,5 +1,6 @@
 """No transfers: every silo keeps what it earns (the paper's baseline WPR)."""
 
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
