@@ -29,7 +29,9 @@ class FederationConfig(Described):
         DynamicsName,
         Field(description="local sets stay, are drawn anew in every slot, or samples come and go"),
     ] = "static"
-    optimiser: Annotated[str, member_of("optimiser"), Field(description="of the silos; `potluck list optimiser`")] = "sgd"
+    optimiser: Annotated[str, member_of("optimiser"), Field(description="of the silos; `potluck list optimiser`")] = (
+        "sgd"
+    )
     learning_rate: Annotated[Positive, Field(description="of the silos' optimiser")] = 0.05
     batch_size: Annotated[Count | None, Field(description="samples in a step; the task's own if left out")] = None
     epochs: Annotated[Count, Field(description="passes over what is contributed, in every slot")] = 1
