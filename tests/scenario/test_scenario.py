@@ -77,7 +77,7 @@ def descriptions(draw: st.DrawFn) -> Plain:
         st.lists(positive(), min_size=count, max_size=count),
         st.fixed_dictionaries({"mean": positive(), "deviation": positive()}),
     )
-    silos = {
+    silos: Plain = {
         "count": count,
         "profit": draw(drawn),
         "energy": draw(drawn),

@@ -117,7 +117,7 @@ def game(
 
 
 def _compiled(function: Any, *arguments: Any) -> Any:
-    """A compiled function for arguments like these, which has not run yet; `filter_jit` has no type that says it can."""
+    """Compiled for arguments like these, and not run; `filter_jit` has no type that says it can."""
     return function.lower(*arguments).compile()
 
 

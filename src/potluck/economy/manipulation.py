@@ -30,7 +30,7 @@ State = TypeVar("State")
 class Seated(Mechanism[State], Protocol[State]):
     """A mechanism that can say how it would settle if silos sat at several seats."""
 
-    def seated(self, seats: Int[Array, " seats"]) -> "Seated":
+    def seated(self, seats: Int[Array, " seats"]) -> "Seated[State]":
         """The same where seat i is taken by silo `seats[i]`."""
         ...
 
@@ -39,7 +39,7 @@ class Seated(Mechanism[State], Protocol[State]):
 class Declaring(Mechanism[State], Protocol[State]):
     """A mechanism that believes what silos declare of their costs."""
 
-    def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> "Declaring":
+    def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> "Declaring[State]":
         """The same where a silo declares `factor` times the cost that it declares now."""
         ...
 

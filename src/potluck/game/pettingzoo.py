@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 try:
     import gymnasium
@@ -109,7 +109,7 @@ class SiloEnv(ParallelEnv[str, Any, Any]):
         return self._observations(), {name: {"samples": float(samples[n])} for n, name in enumerate(self.agents)}
 
     def step(
-        self, actions: Mapping[str, ArrayLike]
+        self, actions: Mapping[str, object]
     ) -> tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool], Infos]:
         """Play one slot. A contribution that is not one number in [0, 1] is refused and leaves the game as it was."""
         if self._state is None or not self.agents:
@@ -169,7 +169,7 @@ class SiloEnv(ParallelEnv[str, Any, Any]):
             for n, name in enumerate(self.agents)
         }
 
-    def _contributions(self, actions: Mapping[str, ArrayLike]) -> Float[Array, " silos"]:
+    def _contributions(self, actions: Mapping[str, object]) -> Float[Array, " silos"]:
         for name in actions:
             if name not in self.agents:
                 raise PotluckError(f"{name} is no silo of this game: they are silo_0 … {self.agents[-1]}")
@@ -225,7 +225,7 @@ def greatest(drawn: Drawn) -> Float[np.ndarray, " silos"]:
     return np.asarray(drawn.mean + FARTHEST * drawn.deviation, float)
 
 
-def share_of(name: str, action: ArrayLike) -> float:
+def share_of(name: str, action: object) -> float:
     """d_n, from an array of one number, or the number."""
     try:
         numbers = np.asarray(action, float).reshape(-1)
