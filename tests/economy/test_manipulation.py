@@ -70,13 +70,13 @@ def test_splitting_equals_playing_the_larger_game(game: StageGame, data: st.Data
     unit = game.redistribution.unit
     samples = np.asarray(game.terms.samples)
     pairs = np.broadcast_to(np.asarray(game.redistribution.intensity), (count, count))
-    seats = [0] * identities + list(range(1, count))
+    owners = [0] * identities + list(range(1, count))
     held = np.array([samples[0] / identities] * identities + list(samples[1:]))
-    brought = played[seats] * (1 if unit is None else held / float(unit))
+    brought = played[owners] * (1 if unit is None else held / float(unit))
     paid = sum(
         pairs[0, other] * (brought[seat] - brought[place])
         for seat in range(identities)
-        for place, other in enumerate(seats)
+        for place, other in enumerate(owners)
         if place >= identities
     )
     honest = played * (1 if unit is None else samples / float(unit))
@@ -147,7 +147,7 @@ def test_splitting_under_every_mechanism_by_hand(name: str, expected: float) -> 
 
 def test_a_mechanism_that_knows_no_split_silos_says_so() -> None:
     class Plain(Proportional):
-        seated = None  # type: ignore[assignment]
+        split = None  # type: ignore[assignment]
 
     class Told(Redistribution):
         needs = frozenset({"marginal"})

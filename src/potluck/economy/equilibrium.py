@@ -92,7 +92,9 @@ def best_response_dynamics(
     """
     silos = start.shape[0]
 
-    def answer(silo: Int[Array, ""] | int, state: tuple[Float[Array, " silos"], Float[Array, ""]]) -> tuple[Array, Array]:
+    def answer(
+        silo: Int[Array, ""] | int, state: tuple[Float[Array, " silos"], Float[Array, ""]]
+    ) -> tuple[Array, Array]:
         contributions, moved = state
         now = payoffs(game, contributions)[silo]
         own, value = best_response(game, contributions, silo)

@@ -16,7 +16,7 @@ from potluck.mechanisms import Facts, Mechanism, facts_of
 __all__ = [
     "Declaring",
     "Overstating",
-    "Seated",
+    "Splittable",
     "gain_from_over_reporting",
     "gain_from_overstating_cost",
     "gain_from_shading",
@@ -27,11 +27,11 @@ State = TypeVar("State")
 
 
 @runtime_checkable
-class Seated(Mechanism[State], Protocol[State]):
-    """A mechanism that can say how it would settle if silos sat at several seats."""
+class Splittable(Mechanism[State], Protocol[State]):
+    """A mechanism that can say how it would settle if silos posed as several."""
 
-    def seated(self, seats: Int[Array, " seats"]) -> "Seated[State]":
-        """The same where seat i is taken by silo `seats[i]`."""
+    def split(self, owners: Int[Array, " identities"]) -> "Splittable[State]":
+        """The same where identity i belongs to silo `owners[i]`."""
         ...
 
 
@@ -79,16 +79,16 @@ def gain_from_splitting(
     basis `samples` it is −(k−1)·Σ_{j≠n} α_nj b_j − (k−1)·C_n ≤ 0: it never pays.
     """
     mechanism = game.mechanism
-    if not isinstance(mechanism, Seated) or "marginal" in mechanism.needs:
+    if not isinstance(mechanism, Splittable) or "marginal" in mechanism.needs:
         raise PotluckError(f"{_named(mechanism)} does not say how it settles with split silos", field="mechanism")
     silos = contributions.shape[0]
-    seats = jnp.concatenate([jnp.arange(silos), jnp.full(identities - 1, silo)])
-    held = game.terms.samples.at[silo].divide(identities)[seats]
-    facts = facts_of(mechanism, contributions[seats], held, game.precision(contributions))
-    split = settled_at(_under(game, mechanism.seated(seats)), facts).transfers
+    owners = jnp.concatenate([jnp.arange(silos), jnp.full(identities - 1, silo)])
+    held = game.terms.samples.at[silo].divide(identities)[owners]
+    facts = facts_of(mechanism, contributions[owners], held, game.precision(contributions))
+    split = settled_at(_under(game, mechanism.split(owners)), facts).transfers
     honest = _received(game, facts_at(game, contributions), silo)
     cost = (identities - 1) * game.terms.communication[silo]
-    return jnp.sum(jnp.where(seats == silo, split, 0.0)) - honest - cost
+    return jnp.sum(jnp.where(owners == silo, split, 0.0)) - honest - cost
 
 
 class Overstating(NamedTuple):

@@ -39,10 +39,10 @@ class CostSharing(eqx.Module):
         """The bill is at most that of everybody's whole data."""
         return 0.0, float(self.declared.cost.sum()) * (1 + 1e-6)
 
-    def seated(self, seats: Int[Array, " seats"]) -> "CostSharing":
-        """A silo at several seats declares at each its part of its cost and profit."""
-        taken = jnp.sum(seats[:, None] == seats[None, :], axis=1)
-        return CostSharing(Declared(self.declared.profit[seats] / taken, self.declared.cost[seats] / taken))
+    def split(self, owners: Int[Array, " identities"]) -> "CostSharing":
+        """A silo with several identities declares for each its part of its cost and profit."""
+        taken = jnp.sum(owners[:, None] == owners[None, :], axis=1)
+        return CostSharing(Declared(self.declared.profit[owners] / taken, self.declared.cost[owners] / taken))
 
     def declaring(self, silo: Int[Array, ""] | int, factor: Float[Array, ""] | float) -> "CostSharing":
         """The same where a silo declares `factor` times the cost that it declares now."""

@@ -1,6 +1,5 @@
 """No transfers: every silo keeps what it earns (the paper's baseline WPR)."""
 
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -33,9 +32,9 @@ class NoTransfers(eqx.Module):
         """Always 0."""
         return 0.0, 0.0
 
-    def seated(self, seats: Int[Array, " seats"]) -> "NoTransfers":
+    def split(self, owners: Int[Array, " identities"]) -> "NoTransfers":
         """The same among any silos."""
-        del seats
+        del owners
         return self
 
 

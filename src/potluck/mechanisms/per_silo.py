@@ -51,9 +51,9 @@ class PerSilo(eqx.Module):
         """The mean of α stays in [0, max α0], but for the printed schedule."""
         return self.schedule.bounds(float(np.max(self.intensity)) * (1 + 1e-6))
 
-    def seated(self, seats: Int[Array, " seats"]) -> "PerSilo":
-        """The same among silos of which one may sit at several seats."""
-        return PerSilo(self.intensity[seats] if self.intensity.ndim else self.intensity, self.unit, self.schedule)
+    def split(self, owners: Int[Array, " identities"]) -> "PerSilo":
+        """The same among identities, of which a silo may have several."""
+        return PerSilo(self.intensity[owners] if self.intensity.ndim else self.intensity, self.unit, self.schedule)
 
 
 class PerSiloConfig(ComparingConfig):

@@ -37,9 +37,9 @@ class Proportional(eqx.Module):
         """The pot, or nothing."""
         return 0.0, float(self.pot)
 
-    def seated(self, seats: Int[Array, " seats"]) -> "Proportional":
+    def split(self, owners: Int[Array, " identities"]) -> "Proportional":
         """The same among any silos."""
-        del seats
+        del owners
         return self
 
 

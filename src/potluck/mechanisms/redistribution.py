@@ -58,9 +58,9 @@ class Redistribution(eqx.Module):
         # A mean over pairs may round to more than its largest entry.
         return self.schedule.bounds(most * (1 + 1e-6) if self.intensity.ndim else most)
 
-    def seated(self, seats: Int[Array, " seats"]) -> "Redistribution":
-        """The same among silos of which one may sit at several seats."""
-        pairs = self.intensity[seats][:, seats] if self.intensity.ndim else self.intensity
+    def split(self, owners: Int[Array, " identities"]) -> "Redistribution":
+        """The same among identities, of which a silo may have several."""
+        pairs = self.intensity[owners][:, owners] if self.intensity.ndim else self.intensity
         return Redistribution(pairs, self.unit, self.schedule)
 
 

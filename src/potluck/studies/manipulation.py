@@ -11,7 +11,7 @@ from potluck.economy import (
     gain_from_shading,
     gain_from_splitting,
 )
-from potluck.economy.manipulation import Declaring, Seated
+from potluck.economy.manipulation import Declaring, Splittable
 from potluck.game import stage_game
 from potluck.mechanisms import MECHANISMS, MechanismConfig
 from potluck.scenario import Scenario
@@ -71,7 +71,7 @@ def manipulations(scenario: Scenario) -> list[Manipulations]:
 def _row(name: str, scenario: Scenario) -> Manipulations:
     game = stage_game(scenario)
     played = jnp.full_like(game.terms.profit, 0.25).at[0].set(0.5)
-    can_split = isinstance(game.mechanism, Seated) and "marginal" not in game.mechanism.needs
+    can_split = isinstance(game.mechanism, Splittable) and "marginal" not in game.mechanism.needs
     lied = gain_from_overstating_cost(game, played, 0, 3.0) if isinstance(game.mechanism, Declaring) else None
     return Manipulations(
         mechanism=name,
