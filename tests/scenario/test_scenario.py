@@ -90,7 +90,7 @@ def descriptions(draw: st.DrawFn) -> Plain:
         "energy_price": draw(positive()),
         "silos": silos,
         "mechanism": draw(mechanisms(count)),
-        "precision": draw(sources("samples" in silos["redraw"])),  # type: ignore[operator]
+        "precision": draw(sources("samples" in silos["redraw"])),
         "observation": draw(st.lists(st.sampled_from(sorted(OBSERVATIONS)), min_size=1, max_size=7, unique=True)),
     }
 
