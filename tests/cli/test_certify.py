@@ -70,20 +70,6 @@ def test_help_teaches_by_example(command: str, tmp_path: Path) -> None:
     assert [line for line in shown.splitlines() if f"potluck {command}" in line and "Usage" not in line]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("certify", "nowhere"), "nowhere: no run here; begin one with `potluck train --out nowhere`"),
-        (("certify", "nowhere", "--games", "1"), "--games must be 2 or more, got 1"),
-        (("certify", "nowhere", "--slots", "-1"), "--slots must be 0 or more, got -1"),
-        (("demo", "--seeds", "0"), "--seeds must be 1 or more, got 0"),
-        (("demo", "--slots", "-5"), "--slots must be 1 or more, got -5"),
-    ],
-)
-def test_a_mistake_costs_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    assert message in refused(*words, cwd=tmp_path)
-
-
 def test_a_planner_cannot_be_certified(run: Path, tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_bytes((run / "scenario.toml").read_bytes())
     plan = json.loads((run / "run.json").read_text()) | {"agent": "planner"}

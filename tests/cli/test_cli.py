@@ -83,32 +83,6 @@ def test_intensity_overrides_the_scenario() -> None:
     assert figures["nash"] == figures["no_redistribution"]["nash"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("game", "--preset", "papre"), "preset must be one of paper, dilemma"),
-        (("game", "--intensity", "-1"), "--intensity must be"),
-        (("game", "--intensity", "nan"), "--intensity must be"),
-        (("game", "--intensity", "1e308"), "--intensity must be"),
-        (("game", "--sweep", "0:16"), "--sweep must be FROM:TO:POINTS"),
-        (("game", "--sweep", "5:1:3"), "--sweep must have 0 ≤ FROM < TO"),
-        (("game", "--sweep", "0:16:999999999"), "--sweep must have"),
-        (("game", "--contributions", "1,0.5"), "4 needed, got 2"),
-        (("game", "--contributions", "1,0.5,0.5,1.1"), "silo 3 must bring a share in [0, 1]"),
-        (("game", "--contributions", "1,0.5,0.5,nan"), "must be finite"),
-        (("game", "--contributions", "1,0.5,0.5,x"), "must be numbers separated by commas"),
-        (("game", "--plot", "picture.bmp"), "--plot must end in .png, .pdf or .svg"),
-        (("game", "nowhere.toml"), "no such file"),
-        (("game", "nowhere.toml", "--preset", "paper"), "exclude each other"),
-        (("scenario", "validate", "."), "is a directory; name a scenario file"),
-        (("scenario", "validate", "/dev/zero"), "larger than 4 MB"),
-        (("games",), "No such command"),
-    ],
-)
-def test_a_mistake_costs_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    assert message in refused(*words, cwd=tmp_path)
-
-
 def test_files_that_are_no_scenarios_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(bytes(range(256)))
     (tmp_path / "prose.toml").write_text("dear scenario,\n")

@@ -71,34 +71,6 @@ def test_a_curve_is_measured_and_fitted(tmp_path: Path) -> None:
     assert result["fit"].keys() == {"initial", "ceiling", "scale", "exponent"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("run", "--contributions", "1,nan,0"), "--contributions must be finite"),
-        (("run", "--contributions", "1,1.5,0"), "silo 1 gives 1.5"),
-        (("run", "--contributions", "1,a"), "--contributions must be numbers"),
-        (("run", "--slots", "0"), "--slots must be 1 or more"),
-        (("run", "--seed", "-1"), "--seed must be 0 or more and below 2**32, got -1"),
-        (("run", "--seed", "4294967296"), "--seed must be 0 or more"),
-        (("run", "--samples", "5000"), "ask for 20000 samples and the task has 1400"),
-        (("run", "--plot", "a.txt"), "--plot must end in .png"),
-        (("run", "--task", "folder:/nowhere.npz"), "does not exist"),
-        (("run", "--task", "imagenet"), "--task must be one of digits"),
-        (("run", "--optimiser", "lion"), "--optimiser must be one of sgd, momentum, adam"),
-        (("run", "--batch-size", "0"), "--batch-size must be at least 1, got 0"),
-        (("curve", "--server-momentum", "1"), "--server-momentum must be below 1"),
-        (("curve", "--seeds", "0"), "--seeds must be 1 or more"),
-        (("curve", "--others", "2"), "--others must be in"),
-    ],
-)
-def test_a_mistake_costs_one_line_and_exit_code_2(arguments: tuple[str, ...], message: str) -> None:
-    done = potluck("federation", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stdout == ""
-
-
 def test_every_field_of_the_config_is_an_option(tmp_path: Path) -> None:
     words = "--optimiser adam --learning-rate 0.003 --aggregation fedyogi --server-learning-rate 0.1 --proximal 0.1"
     more = "--batch-size 20 --epochs 2 --hidden 16 --dtype bfloat16 --held-out 100 --partial-batches full --json"

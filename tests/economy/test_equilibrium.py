@@ -8,21 +8,20 @@ from hypothesis import given, settings
 from jaxtyping import Array
 from numpy.testing import assert_allclose
 
-from potluck.economy import (
-    StageGame,
+from potluck.economy.equilibrium import (
     Terms,
     best_response,
     best_response_dynamics,
     black_box,
-    dominant_intensity,
     equilibrium,
     nash,
     nash_conv,
-    payoffs,
-    potential,
     regrets,
     uniqueness,
 )
+from potluck.economy.payoff import StageGame, payoffs
+from potluck.economy.potential import potential
+from potluck.economy.welfare import dominant_intensity
 from potluck.errors import PotluckError
 from potluck.game import stage_game
 from potluck.mechanisms import Proportional, Redistribution

@@ -2,15 +2,16 @@
 
 from typing import Annotated, Literal
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 from pydantic import Field
 
-from potluck.mechanisms.schedules import Schedule, ScheduleName
+from potluck.mechanisms.schedules import Gains, Schedule, ScheduleName, first_gains
 from potluck.scenario.fields import Positive
 from potluck.scenario.mechanism import Facts, MechanismConfig, Need
 
-__all__ = ["ComparingConfig", "brought", "told"]
+__all__ = ["Comparing", "ComparingConfig"]
 
 
 class ComparingConfig(MechanismConfig):
@@ -44,14 +45,30 @@ class ComparingConfig(MechanismConfig):
         return Schedule(self.schedule, jnp.asarray(self.smoothing, dtype=float))
 
 
-def told(unit: Float[Array, ""] | None) -> frozenset[Need]:
-    """Basis `samples` has to be told them."""
-    return frozenset() if unit is None else frozenset({"samples"})
+class Comparing(eqx.Module):
+    """What mechanisms that compare contributions have in common: α0, what it is money for, and how it moves."""
 
+    intensity: Float[Array, "..."]
+    """α0."""
+    unit: Float[Array, ""] | None = None
+    """Samples per unit of contribution under basis `samples`; None is basis `fraction`."""
+    schedule: Schedule = eqx.field(default_factory=Schedule)
 
-def brought(facts: Facts, unit: Float[Array, ""] | None) -> Float[Array, " silos"]:
-    """b_n: d_n on basis `fraction`, x_n/unit on basis `samples`."""
-    if unit is None:
-        return facts.contributions
-    assert facts.samples is not None, "basis samples is told them"
-    return facts.samples / unit
+    balanced = True
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Samples, where they are compared."""
+        return frozenset() if self.unit is None else frozenset({"samples"})
+
+    def init(self, precision: Float[Array, ""]) -> Gains:
+        """What the schedule remembers."""
+        return first_gains(precision)
+
+    def at_work(self, state: Gains, facts: Facts) -> tuple[Gains, Float[Array, "..."], Float[Array, " silos"]]:
+        """The schedule's next state, this slot's α, and b_n: d_n on basis `fraction`, x_n/unit on basis `samples`."""
+        state, factor = self.schedule.step(state, facts.precision)
+        if self.unit is None:
+            return state, factor * self.intensity, facts.contributions
+        assert facts.samples is not None, "basis samples is told them"
+        return state, factor * self.intensity, facts.samples / self.unit

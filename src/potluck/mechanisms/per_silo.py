@@ -2,50 +2,35 @@
 
 from typing import Annotated
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from pydantic import Discriminator, Field, Tag
 
-from potluck.mechanisms.basis import ComparingConfig, brought, told
-from potluck.mechanisms.schedules import Gains, Schedule, first_gains
+from potluck.mechanisms.basis import Comparing, ComparingConfig
+from potluck.mechanisms.schedules import Gains
 from potluck.scenario.fields import NonNegative
-from potluck.scenario.mechanism import Declared, Facts, Kind, Need
+from potluck.scenario.mechanism import Declared, Facts, Kind
 
 __all__ = ["PerSilo", "PerSiloConfig"]
 
 
-class PerSilo(eqx.Module):
-    """r_n = Σ_j (α_n b_n − α_j b_j). Sums to zero for any α; the paper's where all α_n are the same."""
+class PerSilo(Comparing):
+    """r_n = Σ_j (α_n b_n − α_j b_j), α_n one for each silo or one for all.
 
-    intensity: Float[Array, ""] | Float[Array, " silos"]
-    """α0_n, one for each silo, or one for all."""
-    unit: Float[Array, ""] | None = None
-    """Samples per unit of contribution under basis `samples`; None is basis `fraction`."""
-    schedule: Schedule = eqx.field(default_factory=Schedule)
-
-    balanced = True
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Samples, where they are compared."""
-        return told(self.unit)
-
-    def init(self, precision: Float[Array, ""]) -> Gains:
-        """What the schedule remembers."""
-        return first_gains(precision)
+    Sums to zero for any α; the paper's where all α_n are the same.
+    """
 
     def settle(self, state: Gains, facts: Facts) -> tuple[Gains, Float[Array, " silos"], Float[Array, ""]]:
         """Transfers at this slot's α_n; the signal is their mean."""
-        state, factor = self.schedule.step(state, facts.precision)
-        weighed = factor * self.intensity * brought(facts, self.unit)
-        return state, jnp.sum(weighed[:, None] - weighed[None, :], axis=1), jnp.mean(factor * self.intensity)
+        state, intensity, brought = self.at_work(state, facts)
+        weighed = intensity * brought
+        return state, jnp.sum(weighed[:, None] - weighed[None, :], axis=1), jnp.mean(intensity)
 
     def own(self, state: Gains, facts: Facts) -> Float[Array, " silos"]:
         """g_n = (N − 1)·α_n b_n."""
-        _, factor = self.schedule.step(state, facts.precision)
-        return (len(facts.contributions) - 1) * factor * self.intensity * brought(facts, self.unit)
+        _, intensity, brought = self.at_work(state, facts)
+        return (len(brought) - 1) * intensity * brought
 
     def signal_bounds(self) -> tuple[float, float]:
         """The mean of α stays in [0, max α0], but for the printed schedule."""

@@ -2,55 +2,38 @@
 
 from typing import Annotated
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from pydantic import Discriminator, Field, Tag, field_validator
 
-from potluck.mechanisms.basis import ComparingConfig, brought, told
-from potluck.mechanisms.schedules import Gains, Schedule, first_gains
+from potluck.mechanisms.basis import Comparing, ComparingConfig
+from potluck.mechanisms.schedules import Gains
 from potluck.scenario.fields import NonNegative
-from potluck.scenario.mechanism import Declared, Facts, Kind, Need
+from potluck.scenario.mechanism import Declared, Facts, Kind
 
 __all__ = ["Redistribution", "RedistributionConfig", "mean_over_pairs", "others"]
 
 
-class Redistribution(eqx.Module):
-    """r_n = Σ_j α_nj (b_n − b_j). Sums to zero for any symmetric α; equal contributions move no money."""
+class Redistribution(Comparing):
+    """r_n = Σ_j α_nj (b_n − b_j), α one number for all or one for each pair. Equal contributions move no money.
 
-    intensity: Float[Array, ""] | Float[Array, "silos silos"]
-    """α0: one number for all, or α_nj for each pair (symmetric, or the budget does not balance)."""
-    unit: Float[Array, ""] | None = None
-    """Samples per unit of contribution under basis `samples`; None is basis `fraction`."""
-    schedule: Schedule = eqx.field(default_factory=Schedule)
-
-    balanced = True
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Samples, where they are compared."""
-        return told(self.unit)
-
-    def init(self, precision: Float[Array, ""]) -> Gains:
-        """What the schedule remembers."""
-        return first_gains(precision)
+    Sums to zero for any symmetric α.
+    """
 
     def settle(self, state: Gains, facts: Facts) -> tuple[Gains, Float[Array, " silos"], Float[Array, ""]]:
         """Transfers at this slot's α, which is the signal (for a matrix, its mean over pairs).
 
         Pairs are exact opposites, so the sum over silos is zero.
         """
-        state, factor = self.schedule.step(state, facts.precision)
-        intensity, own = factor * self.intensity, brought(facts, self.unit)
-        transfers = jnp.sum(intensity * (own[:, None] - own[None, :]), axis=1)
+        state, intensity, brought = self.at_work(state, facts)
+        transfers = jnp.sum(intensity * (brought[:, None] - brought[None, :]), axis=1)
         return state, transfers, mean_over_pairs(intensity)
 
     def own(self, state: Gains, facts: Facts) -> Float[Array, " silos"]:
         """g_n = Σ_{j≠n} α_nj·b_n. (The printed schedule moves α with this slot's own P from the third slot on.)"""
-        _, factor = self.schedule.step(state, facts.precision)
-        pairs = others(factor * self.intensity, len(facts.contributions))
-        return pairs.sum(axis=1) * brought(facts, self.unit)
+        _, intensity, brought = self.at_work(state, facts)
+        return others(intensity, len(brought)).sum(axis=1) * brought
 
     def signal_bounds(self) -> tuple[float, float]:
         """α stays in [0, α0], but for the printed schedule."""

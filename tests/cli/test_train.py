@@ -16,7 +16,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from potluck.scenario import render
-from tests.training.conftest import CACHE, TINY
+from tests.training.conftest import CACHE, TINY, hasty_compiler, whole
+
+__all__ = ["hasty_compiler", "whole"]
 
 LONG = 24
 """Chunks of the runs that are stopped on the way."""
@@ -176,33 +178,6 @@ def test_export_writes_a_file(whole: Path, tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert told["observation"] == 10
     assert (tmp_path / "policy.potluck").stat().st_size == told["bytes"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("train", "--estimator", "reinforce"), "--estimator must be one of paper, ppo, got 'reinforce'"),
-        (("train", "--dnc", "all"), "--dnc must be one of critic, actor, both, none"),
-        (("train", "--policy", "uniform"), "--policy must be one of gaussian, beta"),
-        (("train", "--agent", "mpdg"), "agent must be one of mpgd"),
-        (("train", "--slots", "0"), "slots must be 1 or more, got 0"),
-        (("train", "--window", "-1"), "window must be 1 or more"),
-        (("train", "--task", "imagenet"), "'imagenet' is not one of digits"),
-        (("train", "--out", "/proc/run"), "name a folder for --out"),
-        (("train", "nowhere.toml"), "no such file"),
-        (("resume", "nowhere"), "nowhere: no run here; begin one with `potluck train --out nowhere`"),
-        (("play", "nowhere"), "no run here"),
-        (("export", "nowhere", "--silo", "0"), "no run here"),
-        (("export", "nowhere"), "Missing option '--silo'"),
-    ],
-)
-def test_a_mistake_costs_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    done = potluck(*words, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert done.stdout == ""
-    assert not list(tmp_path.iterdir())
 
 
 def test_tensorboard_is_named_where_it_is_missing(tmp_path: Path) -> None:
