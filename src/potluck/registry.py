@@ -11,6 +11,7 @@ __all__ = ["HOMES", "Registry", "family"]
 Member = TypeVar("Member")
 
 HOMES = {
+    "preset": "potluck.scenario.presets:PRESETS",
     "mechanism": "potluck.mechanisms:MECHANISMS",
     "observation": "potluck.game.observation:OBSERVATIONS",
     "task": "potluck.federation.tasks:TASKS",

@@ -63,7 +63,7 @@ MISTAKES = {
     "sweep --vary mechanism.intensity=a": "--vary must be FIELD=V,V,… or FIELD=FROM:TO:POINTS",
     "sweep --vary mechanism.intensty=1": "mechanism.intensty is no field of the scenario",
     "sweep --vary mechanism.intensity=-1": "mechanism.intensity must be at least 0, got -1",
-    "list agents": "must be one of mechanism, observation, task",
+    "list agents": "must be one of preset, mechanism, observation, task",
 }
 
 

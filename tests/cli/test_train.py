@@ -16,9 +16,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from potluck.scenario import render
-from tests.training.conftest import CACHE, TINY, hasty_compiler, whole
-
-__all__ = ["hasty_compiler", "whole"]
+from tests.training.conftest import CACHE, TINY
 
 LONG = 24
 """Chunks of the runs that are stopped on the way."""

@@ -9,7 +9,6 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose
 
 from potluck.economy.equilibrium import (
-    Terms,
     best_response,
     best_response_dynamics,
     black_box,
@@ -25,16 +24,12 @@ from potluck.economy.welfare import dominant_intensity
 from potluck.errors import PotluckError
 from potluck.game import stage_game
 from potluck.mechanisms import Proportional, Redistribution
-from potluck.scenario import preset
+from potluck.scenario import Terms, preset
 from tests.economy.games import SIZES, contributions, games
 
-solve = eqx.filter_jit(nash)
-answer_each_other = eqx.filter_jit(best_response_dynamics)
-distance = eqx.filter_jit(nash_conv)
-respond = eqx.filter_jit(best_response)
-height = eqx.filter_jit(potential)
-played_payoffs = eqx.filter_jit(payoffs)
-alone_on_top = eqx.filter_jit(uniqueness)
+solve, answer_each_other = map(eqx.filter_jit, (nash, best_response_dynamics))
+distance, respond, alone_on_top = map(eqx.filter_jit, (nash_conv, best_response, uniqueness))
+height, played_payoffs = map(eqx.filter_jit, (potential, payoffs))
 
 
 @eqx.filter_jit

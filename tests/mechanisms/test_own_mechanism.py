@@ -33,7 +33,7 @@ def test_it_is_short() -> None:
 def test_a_scenario_file_names_it_and_is_explained(folder: Path) -> None:
     shown = example("scenario", "show", "my.toml", cwd=folder).stdout
     assert "# money per unit of marginal precision\nrate = 800.0" in shown
-    assert "leave-one-out" in example("scenario", "list", cwd=folder).stdout
+    assert "leave-one-out" in example("list", "mechanism", cwd=folder).stdout
 
 
 def test_its_stage_game_is_solved_by_best_responses(folder: Path) -> None:

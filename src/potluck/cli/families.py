@@ -45,5 +45,5 @@ def list_(
 
 def _about(member: Any) -> str:
     """What a member says of itself."""
-    said = getattr(member, "help", None) or getattr(member, "summary", None) or member.__doc__ or ""
+    said = getattr(member, "help", None) or getattr(member, "summary", None) or getattr(member, "read", member).__doc__
     return str(said).strip().splitlines()[0].rstrip(".") if said else ""

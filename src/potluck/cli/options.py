@@ -21,7 +21,7 @@ PresetOption = Annotated[
     typer.Option(
         "--preset",
         "-p",
-        help="A built-in scenario, paper by default; `potluck scenario list` names them.",
+        help="A built-in scenario, paper by default; `potluck list preset` names them.",
         autocompletion=_presets,
     ),
 ]

@@ -19,39 +19,12 @@ def _scenario() -> None:
 
     A scenario is one TOML file: silos and their terms, energy price, mechanism, precision, observation, seed.
 
-    [bold]potluck scenario list[/bold]
+    [bold]potluck list preset[/bold]
 
     [bold]potluck scenario init my.toml --preset dilemma[/bold]
 
     [bold]potluck scenario validate my.toml[/bold]
     """
-
-
-@commands.command("list")
-def list_names() -> None:
-    """Name what a scenario can choose from: presets, mechanisms, and what a silo may see.
-
-    [bold]potluck scenario list[/bold]
-    """
-    from rich.console import Console
-    from rich.table import Table
-
-    from potluck.registry import family
-    from potluck.scenario import PRESETS
-
-    def said(thing: object) -> str:
-        return (thing.__doc__ or "").partition("\n")[0]
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    groups = {
-        "--preset": {name: said(make) for name, make in PRESETS.items()},
-        "mechanism.kind": {name: said(config) for name, config in family("mechanism").items()},
-        "observation": {name: said(field.read) for name, field in family("observation").items()},
-    }
-    for group, names in groups.items():
-        for place, (name, text) in enumerate(names.items()):
-            table.add_row("" if place else group, name, text)
-    Console().print(table)
 
 
 @commands.command()

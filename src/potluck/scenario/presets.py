@@ -1,9 +1,8 @@
 """The scenarios people start from. The paper's constants live here and nowhere else."""
 
 from collections.abc import Callable
-from types import MappingProxyType
 
-from potluck.errors import PotluckError
+from potluck.registry import Registry
 from potluck.scenario.description import Normal, Scenario, Silos
 
 __all__ = ["PRESETS", "preset"]
@@ -48,7 +47,8 @@ def _lineage() -> Scenario:
     return Scenario(energy_price=0.0025, horizon=400, history=5, discount=0.95, silos=PAPER_SILOS)
 
 
-PRESETS: MappingProxyType[str, Callable[[], Scenario]] = MappingProxyType(
+PRESETS: Registry[Callable[[], Scenario]] = Registry(
+    "preset",
     {
         "paper": _paper,
         "dilemma": _dilemma,
@@ -56,12 +56,10 @@ PRESETS: MappingProxyType[str, Callable[[], Scenario]] = MappingProxyType(
         "percent": _percent,
         "per-thousand": _per_thousand,
         "lineage": _lineage,
-    }
+    },
 )
 
 
 def preset(name: str) -> Scenario:
     """Look up a preset by name."""
-    if name not in PRESETS:
-        raise PotluckError(f"must be one of {', '.join(PRESETS)}, got {name!r}", field="preset")
     return PRESETS[name]()
