@@ -27,9 +27,10 @@ from potluck.mechanisms import Proportional, Redistribution
 from potluck.scenario import Terms, preset
 from tests.economy.games import SIZES, contributions, games
 
-solve, answer_each_other = map(eqx.filter_jit, (nash, best_response_dynamics))
-distance, respond, alone_on_top = map(eqx.filter_jit, (nash_conv, best_response, uniqueness))
-height, played_payoffs = map(eqx.filter_jit, (potential, payoffs))
+solve, answer_each_other = eqx.filter_jit(nash), eqx.filter_jit(best_response_dynamics)
+distance, respond = eqx.filter_jit(nash_conv), eqx.filter_jit(best_response)
+height, played_payoffs = eqx.filter_jit(potential), eqx.filter_jit(payoffs)
+alone_on_top = eqx.filter_jit(uniqueness)
 
 
 @eqx.filter_jit
