@@ -89,13 +89,13 @@ class MeanCurve(eqx.Module):
         return jnp.mean(self.curve.level(trained))
 
 
-def curve(described: CurvePrecision) -> Curve:
+def curve(config: CurvePrecision) -> Curve:
     """Build the law that a scenario describes."""
     return Curve(
-        initial=jnp.asarray(described.initial, dtype=float),
-        ceiling=jnp.asarray(described.ceiling, dtype=float),
-        scale=jnp.asarray(described.scale, dtype=float),
-        exponent=jnp.asarray(described.exponent, dtype=float),
+        initial=jnp.asarray(config.initial, dtype=float),
+        ceiling=jnp.asarray(config.ceiling, dtype=float),
+        scale=jnp.asarray(config.scale, dtype=float),
+        exponent=jnp.asarray(config.exponent, dtype=float),
     )
 
 

@@ -48,16 +48,16 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
     """
     data = load(task) if data is None else data
     silos = scenario.silos
-    described = scenario.precision
-    if isinstance(described, CurvePrecision):
-        described = FederationConfig(learning_rate=defaults_of(data).learning_rate)
+    config = scenario.precision
+    if isinstance(config, CurvePrecision):
+        config = FederationConfig(learning_rate=defaults_of(data).learning_rate)
     if len(data.labels) < silos.count:
         raise PotluckError(
             f": {silos.count} silos are more than the {len(data.labels)} samples of {task}", field="silos.count"
         )
     # What a stream's windows leave free is what enters them next, one sample in twenty.
-    fill = 20 / 21 if described.dynamics == "stream" else 1.0
-    natural = described.partition == "natural" and data.silo is not None
+    fill = 20 / 21 if config.dynamics == "stream" else 1.0
+    natural = config.partition == "natural" and data.silo is not None
     even = [len(data.labels) // silos.count] * silos.count
     most = ownable(data, even, "natural") if natural else even
     samples, share = _shrunk(silos.samples, [max(math.floor(fill * own), 1) for own in most], shared=not natural)
@@ -66,7 +66,7 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
             "energy_price": scenario.energy_price / share,
             "silos": silos.model_copy(update={"samples": samples}),
             "mechanism": scenario.mechanism.scaled(share),
-            "precision": described.model_copy(update={"task": task}),
+            "precision": config.model_copy(update={"task": task}),
         }
     )
 

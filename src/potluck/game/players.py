@@ -97,7 +97,7 @@ class Planner(eqx.Module):
         return self.game.reset(key)
 
     def observe(self, state: State) -> Float[Array, "1 observation"]:
-        """Full sight."""
+        """What all silos observe."""
         return self.game.observe(state).reshape(1, -1)
 
     def step(

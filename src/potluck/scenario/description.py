@@ -167,7 +167,7 @@ class Scenario(Described):
     @property
     def terms(self) -> TermsDraw:
         """How each silo's private terms are drawn."""
-        return TermsDraw.described(self)
+        return TermsDraw.from_scenario(self)
 
     def draw(self, key: PRNGKeyArray | Array) -> Terms:
         """Each silo's private terms, p, v, C and |D|."""

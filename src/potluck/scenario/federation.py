@@ -34,7 +34,7 @@ class FederationConfig(Described):
     )
     learning_rate: Annotated[Positive, Field(description="of the silos' optimiser")] = 0.05
     batch_size: Annotated[Count | None, Field(description="samples in a step; the task's own if left out")] = None
-    epochs: Annotated[Count, Field(description="passes over what is contributed, in every slot")] = 1
+    epochs: Annotated[Count, Field(description="times that a silo goes through what it contributes, in every slot")] = 1
     partial_batches: Annotated[
         PartialBatches,
         Field(description="a batch that is not full takes its share of a step, or a whole one (the custom)"),

@@ -43,7 +43,7 @@ def _per_thousand() -> Scenario:
 
 
 def _lineage() -> Scenario:
-    """The horizon and history of the predecessor's public code: 400 slots, the last 5 in sight."""
+    """The horizon and history of the predecessor's public code: 400 slots, of which silos see the last 5."""
     return Scenario(energy_price=0.0025, horizon=400, history=5, discount=0.95, silos=PAPER_SILOS)
 
 

@@ -41,7 +41,7 @@ class Drawn(eqx.Module):
     """−mean/deviation, where the standard normal is cut off."""
 
     @classmethod
-    def described(cls, numbers: float | tuple[float, ...] | Normal, count: int) -> "Drawn":
+    def of(cls, numbers: float | tuple[float, ...] | Normal, count: int) -> "Drawn":
         """As a scenario writes it: a constant, one number per silo, or a distribution."""
         normal = numbers if isinstance(numbers, Normal) else None
         mean, deviation = (numbers, 0.0) if normal is None else (normal.mean, normal.deviation)
@@ -77,14 +77,14 @@ class TermsDraw(eqx.Module):
     redraw: tuple[str, ...] = eqx.field(static=True)
 
     @classmethod
-    def described(cls, scenario: "Scenario") -> "TermsDraw":
+    def from_scenario(cls, scenario: "Scenario") -> "TermsDraw":
         """As the scenario says."""
         silos = scenario.silos
         return cls(
-            profit=Drawn.described(silos.profit, silos.count),
-            energy=Drawn.described(silos.energy, silos.count),
-            communication=Drawn.described(silos.communication, silos.count),
-            samples=Drawn.described(silos.samples, silos.count),
+            profit=Drawn.of(silos.profit, silos.count),
+            energy=Drawn.of(silos.energy, silos.count),
+            communication=Drawn.of(silos.communication, silos.count),
+            samples=Drawn.of(silos.samples, silos.count),
             points=jnp.asarray(100.0 if scenario.precision_unit == "percent" else 1.0),
             redraw=silos.redraw,
         )

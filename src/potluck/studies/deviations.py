@@ -147,12 +147,11 @@ def _against(run: Trained, player: int, updates: int = 1) -> Lanes[Setup]:
     """One silo against the others, a lane per seed: MPGD whoever the others are, shaped so that what its silo knows
     fits; it sees no more than its silo may.
     """
-    seat = jnp.asarray(player)
     setups = []
     for row in range(run.config.seeds):
         setup = run.lanes.lane(row)
         agents = jax.tree.map(lambda leaf, row=row: leaf[row], run.runs.agents)
-        arena = Against(setup.environment, setup.learner, agents, seat)
+        arena = Against(setup.environment, setup.learner, agents, jnp.asarray(player))
         learner, options = setup.learner, Options()
         if isinstance(learner, PolicyGradient):
             options = Options(policy=learner.policy, dnc=learner.dnc)
