@@ -1,11 +1,11 @@
 """Small federations."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from potluck.federation import Dataset, FedAvg, Measurement, build, federation_config
+from potluck.federation.build import Sizes
 from potluck.federation.dynamics import Dynamics
 
 
@@ -23,7 +23,7 @@ def federation(
     data: Dataset | None = None,
     *,
     silos: int = 4,
-    samples: int | Sequence[int] | None = None,
+    samples: Sizes | None = None,
     dynamics: str | Dynamics = "static",
     seed: int = 0,
     **config: Any,

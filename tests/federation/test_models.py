@@ -33,7 +33,8 @@ def test_im2col_and_its_gradients_match_direct_convolution(shape: tuple[int, int
     weight = jax.random.normal(keys[1], (4, 48)) / 4
 
     def by_product(image: jax.Array, weight: jax.Array) -> jax.Array:
-        return patches(image) @ weight.T
+        cut: jax.Array = patches(image)
+        return cut @ weight.T
 
     def directly(image: jax.Array, weight: jax.Array) -> jax.Array:
         return direct(image, kernel(Dense(weight, jnp.zeros(4))), 2)
@@ -50,7 +51,8 @@ def test_gradients_match_a_convolution_written_with_loops() -> None:
     rng = np.random.default_rng(0)
     image, weight = rng.normal(size=(1, 11, 12, 2)), rng.normal(size=(3, 32)) / 5
     error = rng.normal(size=(1, 4, 5, 3))
-    to_image, to_kernel, _ = reference.convolve_back(image, np.asarray(kernel(Dense(weight, error))), error, 2)  # type: ignore[arg-type]
+    layer = Dense(jnp.asarray(weight), jnp.zeros(3))
+    to_image, to_kernel, _ = reference.convolve_back(image, np.asarray(kernel(layer)), error, 2)
     _, pullback = jax.vjp(lambda i, w: patches(i) @ w.T, jnp.float32(image[0]), jnp.float32(weight))
     ours = pullback(jnp.float32(error[0]))
     assert_allclose(ours[0], to_image[0], atol=1e-5)

@@ -23,7 +23,12 @@ def fresh() -> Iterator[None]:
 
 def test_library_products_are_for_large_layers_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[bool] = []
-    monkeypatch.setattr(runs, "_compiled", lambda _, library: chosen.append(library))
+
+    def watched(function: Callable[..., Any], library: bool) -> Callable[..., Any]:
+        chosen.append(library)
+        return function
+
+    monkeypatch.setattr(runs, "_compiled", watched)
     runs.compiled(runs.trace, fashion())
     runs.compiled(runs.trace, federation())
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Sequence
-from typing import SupportsIndex
+from typing import SupportsIndex, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +26,8 @@ __all__ = ["build", "check_contributions", "federation_config"]
 
 
 DEFAULT = FederationConfig()
+Sizes: TypeAlias = float | SupportsIndex | Sequence[float | SupportsIndex] | np.ndarray
+"""One number for all silos, or one for each."""
 
 
 def federation_config(**options: object) -> FederationConfig:
@@ -43,7 +45,7 @@ def build(
     config: FederationConfig = DEFAULT,
     *,
     silos: int = 4,
-    samples: SupportsIndex | Sequence[SupportsIndex] | np.ndarray | None = None,
+    samples: Sizes | None = None,
     data: Dataset | None = None,
     dynamics: Dynamics | None = None,
     capacity: int = 0,
@@ -101,7 +103,7 @@ def build(
 def local_sizes(
     data: Dataset,
     silos: int,
-    samples: SupportsIndex | Sequence[SupportsIndex] | np.ndarray | None,
+    samples: Sizes | None,
     kind: str,
     *,
     spare: bool = False,

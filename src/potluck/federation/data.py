@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Integer, UInt8
 
 from potluck.errors import PotluckError
 
@@ -26,11 +26,11 @@ class Dataset:
 
     name: str
     images: UInt8[np.ndarray, "samples height width channels"]
-    labels: Int[np.ndarray, " samples"]
+    labels: Integer[np.ndarray, " samples"]
     test_images: UInt8[np.ndarray, "tests height width channels"]
-    test_labels: Int[np.ndarray, " tests"]
+    test_labels: Integer[np.ndarray, " tests"]
     classes: int
-    silo: Int[np.ndarray, " samples"] | None = None
+    silo: Integer[np.ndarray, " samples"] | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:

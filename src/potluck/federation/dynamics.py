@@ -23,7 +23,7 @@ Real: TypeAlias = float | tuple[float, ...]
 """One number for all silos, or one for each."""
 
 
-def _plain(values: Real) -> Real:
+def _plain(values: Real | Sequence[float] | np.ndarray) -> Real:
     """Sizes as numbers or a tuple of them: what is compiled with a federation must compare and hash."""
     listed = np.asarray(values).tolist()
     return tuple(listed) if isinstance(listed, list) else listed
@@ -36,8 +36,8 @@ def _within(values: Real, least: float) -> bool:
 class Window(eqx.Module):
     """The current local sets: samples start, start + 1, …, start + size − 1 of the pool, cyclically."""
 
-    start: Int[Array, " silos"]
-    size: Int[Array, " silos"]
+    start: Int[Array, "*silos"]
+    size: Int[Array, "*silos"]
 
 
 @runtime_checkable

@@ -241,7 +241,7 @@ class FedAvg(eqx.Module):
                 gradient = jax.tree.map(lambda g, w, w0: g + pull * (w - w0), gradient, local, weights)
             change, after = optimiser.update(gradient, state, local)
             moved = optax.apply_updates(local, change), after
-            # Only an optimiser that remembers moves weights without a gradient.
+            # An idle step has no gradient: it moves nothing unless the optimiser remembers others.
             return where(active, moved, carry) if jax.tree.leaves(state) else moved
 
         carry = (weights, optimiser.init(weights))

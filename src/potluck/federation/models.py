@@ -7,13 +7,13 @@ cut out once per data set instead of once per step.
 
 import math
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, Num, PRNGKeyArray, UInt8
 
 from potluck.errors import PotluckError
 from potluck.registry import Registry
@@ -110,7 +110,7 @@ class PerceptronArchitecture(eqx.Module):
         return np.ascontiguousarray(images.reshape(len(images), -1))
 
 
-def patches(image: Float[Array, "height width channels"]) -> Float[Array, "rows columns patch"]:
+def patches(image: Num[Any, "height width channels"]) -> Num[Any, "rows columns patch"]:
     """im2col for 4 × 4 kernels at stride 2: every patch in a row, so that a convolution is one matrix product.
 
     Under `vmap` over weights that stays a batched matrix product, where a convolution primitive is 10-30 times
@@ -123,7 +123,7 @@ def patches(image: Float[Array, "height width channels"]) -> Float[Array, "rows 
     return (np.concatenate if isinstance(image, np.ndarray) else jnp.concatenate)(cut, axis=-1)
 
 
-def folded(image: Float[Array, "height width channels"]) -> Float[Array, "rows columns block"]:
+def folded(image: Num[Any, "height width channels"]) -> Num[Any, "rows columns block"]:
     """Fold an image into its 2 × 2 blocks, each one row; what is left over at the far edges is dropped."""
     rows, columns, channels = image.shape[0] // 2, image.shape[1] // 2, image.shape[2]
     even = image[: 2 * rows, : 2 * columns]
@@ -136,7 +136,7 @@ def convolve(layer: Dense, image: Float[Array, "height width channels"]) -> Floa
     A patch is 2 × 2 blocks, so the product with a kernel is the sum of four products with its quarters, taken at
     neighbouring blocks. On an H200 this is a quarter faster than patches (16 and 32 channels on 32 × 32 × 3).
     """
-    blocks = folded(image)
+    blocks: Float[Array, "rows columns block"] = folded(image)
     rows, columns, outputs = blocks.shape[0] - 1, blocks.shape[1] - 1, layer.weight.shape[0]
     quarters = layer.weight.astype(image.dtype).reshape(4 * outputs, -1)
     products = (blocks @ quarters.T).reshape(rows + 1, columns + 1, outputs, 4)

@@ -11,7 +11,10 @@ from potluck.registry import Registry
 __all__ = ["OPTIMISERS", "Optimiser"]
 
 Optimiser: TypeAlias = Callable[[Float[Array, ""]], optax.GradientTransformation]
-"""Its state starts afresh in every slot, since the global model has moved on."""
+"""Its state starts afresh in every slot, since the global model has moved on.
+
+One without state must stay where it is at a zero gradient, which idle steps have: weight decay alone would not.
+"""
 
 
 def sgd(learning_rate: Float[Array, ""]) -> optax.GradientTransformation:

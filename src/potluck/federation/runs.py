@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from potluck.devices import GAMES, mesh_over
 from potluck.errors import PotluckError
@@ -112,9 +112,12 @@ def run(
 
 
 def run_games(
-    fed: FedAvg, contributions: Float[np.ndarray, "games *slots silos"], keys: PRNGKeyArray, slots: int | None = None
+    fed: FedAvg, contributions: Float[np.ndarray, "..."], keys: Key[Array, "..."], slots: int | None = None
 ) -> Trace:
-    """Many games side by side on the same data, each with its own model, contributions and key."""
+    """Many games side by side on the same data, each with its own model, contributions and key.
+
+    Contributions are (games, silos) for `slots` slots, or (games, slots, silos); keys are (games,).
+    """
     values = check_contributions(contributions, fed.silos.labels.shape[0])
     if values.ndim < 2 or not len(values):
         raise PotluckError(f": run_games needs 1 game or more, got shape {values.shape}", field="contributions")
@@ -200,9 +203,9 @@ def abreast(fed: FedAvg, games: int) -> int:
 
 
 def _run_games(
-    fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray, mesh: Mesh, together: int
+    fed: FedAvg, plans: Float[Array, "games slots silos"], keys: Key[Array, " games"], mesh: Mesh, together: int
 ) -> Trace:
-    def games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: PRNGKeyArray) -> Trace:
+    def games(fed: FedAvg, plans: Float[Array, "games slots silos"], keys: Key[Array, " games"]) -> Trace:
         groups = jax.tree.map(lambda a: a.reshape(-1, together, *a.shape[1:]), (plans, keys))
         traces = jax.lax.map(lambda group: jax.vmap(lambda plan, key: trace(fed, plan, key))(*group), groups)
         joined: Trace = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), traces)
