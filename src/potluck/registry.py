@@ -21,6 +21,7 @@ HOMES = {
     "agent": "potluck.agents.registry:AGENTS",
     "policy": "potluck.agents.policies:POLICIES",
     "estimator": "potluck.agents.estimators:ESTIMATORS",
+    "target": "potluck.agents.estimators:TARGETS",
 }
 """Where each family lives. A scenario names members; it looks them up here without importing what computes them."""
 

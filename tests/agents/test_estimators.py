@@ -26,13 +26,13 @@ def test_nothing_is_earned_after_a_games_last_slot() -> None:
     assert_allclose(closing, [1.0])
 
 
-def test_without_a_trace_a_target_looks_one_slot_ahead() -> None:
+def test_with_lambda_zero_a_target_looks_one_slot_ahead() -> None:
     # λ = 0: Y_t = u_t + γV_{t+1}
     found = td_lambda(jnp.array([1.0, 2.0, 3.0]), jnp.array([10.0, 20.0, 30.0]), jnp.array(8.0), NEVER, 0.5, 0.0)
     assert_allclose(found, [11.0, 17.0, 7.0])
 
 
-def test_half_a_trace_mixes_the_two() -> None:
+def test_lambda_one_half_mixes_the_two() -> None:
     # λ = ½: Y₂ = 3 + ½·8; Y₁ = 2 + ½(½·30 + ½·Y₂); Y₀ = 1 + ½(½·20 + ½·Y₁)
     found = td_lambda(jnp.array([1.0, 2.0, 3.0]), jnp.array([10.0, 20.0, 30.0]), jnp.array(8.0), NEVER, 0.5, 0.5)
     second = 2 + 0.5 * (15 + 3.5)

@@ -34,10 +34,10 @@ SlotsOption = Annotated[int, typer.Option(help="Slots that each seed plays, over
 SeedsOption = Annotated[int, typer.Option(help="Independent runs side by side, from the scenario's seed on.")]
 GamesOption = Annotated[int, typer.Option(help="Games that a seed's agents play at once.")]
 WindowOption = Annotated[int, typer.Option(help="D, slots between two updates; 0 leaves it to the game.")]
-EstimatorOption = Annotated[str | None, typer.Option(help="Of the actor's gradient: paper or ppo.")]
-TargetOption = Annotated[str | None, typer.Option(help="Of the critic: td-lambda.")]
+EstimatorOption = Annotated[str | None, typer.Option(help="Of the actor's gradient: see potluck list estimator.")]
+TargetOption = Annotated[str | None, typer.Option(help="Of the critic: see potluck list target.")]
 DncOption = Annotated[str | None, typer.Option(help="Which network has a DNC: critic, actor, both or none.")]
-PolicyOption = Annotated[str | None, typer.Option(help="Distribution over [0, 1]: gaussian or beta.")]
+PolicyOption = Annotated[str | None, typer.Option(help="Distribution over [0, 1]: see potluck list policy.")]
 
 
 def train(
@@ -285,7 +285,7 @@ def _slots(rows: list[dict[str, Any]], title: str) -> "Table":
     d = [f"d{n}" for n in range(silos)] if each else ["mean d", "least d", "most d"]
     u = [f"u{n}" for n in range(silos)] if each else ["mean u", "least u", "most u"]
     table = Table(title=title, box=SIMPLE, padding=(0, 0, 0, 1))
-    for head in ("slot", *d, "P", "α", *u, "welfare"):
+    for head in ("slot", *d, "P", "signal", *u, "welfare"):
         table.add_column(head, justify="right", no_wrap=True)
 
     def shown(values: list[float]) -> list[float]:

@@ -69,15 +69,20 @@ class ShardedFedAvg(eqx.Module):
         check_length(contributions, fed.silos.pool)
 
         def round_(
-            silos: Silo, test: TestSet, window: Window, contributions: Float[Array, " silos"]
+            silos: Silo,
+            test: TestSet,
+            window: Window,
+            contributions: Float[Array, " silos"],
+            everywhere: tuple[Global, PRNGKeyArray],
         ) -> tuple[Global, Measurement]:
-            here = dataclasses.replace(fed, silos=silos, test=test, axis=SILOS)
-            return here.round(state.model, contributions, training, window, marginal=marginal)
+            here, (model, key) = dataclasses.replace(fed, silos=silos, test=test, axis=SILOS), everywhere
+            return here.round(model, contributions, key, window, marginal=marginal)
 
         training, change = jax.random.split(key)
-        model, measured = jax.shard_map(round_, mesh=self.mesh, in_specs=P(SILOS), out_specs=P(), check_vma=False)(
-            fed.silos, fed.test, state.window, contributions
-        )
+        split = P(SILOS)
+        model, measured = jax.shard_map(
+            round_, mesh=self.mesh, in_specs=(split, split, split, split, P()), out_specs=P(), check_vma=False
+        )(fed.silos, fed.test, state.window, contributions, (state.model, training))
         window = fed.dynamics.step(state.window, fed.silos.pool, change)
         return State(model=model, window=window), measured
 

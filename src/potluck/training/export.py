@@ -52,7 +52,7 @@ class LoadedPolicy:
         return float(shares[0])
 
 
-def export_policy(run: "Trained", silo: int, seed: int, place: Path) -> None:
+def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> None:
     """Write silo `silo` of training seed `seed` to a file."""
     scenario = run.config.scenario
     if not 0 <= silo < scenario.silos.count:
@@ -75,7 +75,7 @@ def export_policy(run: "Trained", silo: int, seed: int, place: Path) -> None:
         "about": about,
     }
     try:
-        write_arrays(place, MARK, header, actor)
+        write_arrays(Path(place), MARK, header, actor)
     except OSError as fault:
         raise PotluckError(f"{place}: {(fault.strerror or str(fault)).lower()}; name another place") from None
 
