@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainingDisplay", "Watching", "to_the_end"]
 
+WIDTH = 66
+"""Columns of text: with the time gone by they fit a terminal of 80."""
 EVERY = 10.0
 """Seconds between two lines about the same work where there is no terminal to draw on."""
 Step = TypeVar("Step")
@@ -81,7 +84,7 @@ class _Lines:
         now = time.monotonic()
         if not self._drawn and (at_once or now - self._spoken[1] >= EVERY):
             self._spoken = text, now
-            print(": ".join(filter(None, (name, text.replace("\n", ", ")))), file=sys.stderr, flush=True)
+            print(": ".join(filter(None, (name, text.replace("\n", " ")))), file=sys.stderr, flush=True)
 
 
 class Watching(_Lines):
@@ -117,14 +120,15 @@ class TrainingDisplay(_Lines):
             self.rate = round(each * self._lanes[name], 1)
             total = progress.slots * progress.chunks / progress.chunk
             left = f" {self.rate:,.0f} slots/s {duration((total - progress.slots) / each)} left"
-        # 66 columns and the time gone by: fits a terminal of 80.
         text = (
             f"{progress.chunk / progress.chunks:.0%}{left}: welfare {progress.welfare:.1f} "
             f"d {progress.contribution:.3f} P {progress.precision:.3f} signal {progress.signal:.2f}"
         )
-        if progress.diagnostics and len(self._lanes) == 1:
-            text += "\n" + "\n".join(f"  {label.replace('_', ' ')} {value:.3g}" for label, value in
-                                     progress.diagnostics.items())  # fmt: skip
+        if len(self._lanes) == 1:
+            numbers = ", ".join(
+                f"{label.replace('_', ' ')} {value:.3g}" for label, value in progress.diagnostics.items()
+            )
+            text = "\n".join([text, *textwrap.wrap(numbers, WIDTH)])
         self.show(name, text, progress.chunk / progress.chunks)
 
     def restart(self, name: str, lanes: int) -> None:

@@ -159,7 +159,7 @@ def _programs(cells: Sequence[Cell]) -> Iterator[tuple[list[Cell], list[Setup]]]
 def _job(config: SweepConfig, cells: Sequence[Cell], setups: Sequence[Setup], folder: Path) -> Job:
     seeds = [np.asarray(seeds_of(cell.config)) for cell in cells]
     labels = [
-        ",".join([str(cell.number), *(f"{value:g}" for value in cell.values), str(seed)])
+        ",".join([str(cell.number), *(f"{value:.15g}" for value in cell.values), str(seed)])
         for cell, own in zip(cells, seeds, strict=True)
         for seed in own
     ]
