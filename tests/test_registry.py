@@ -71,3 +71,37 @@ def test_an_entry_point_of_another_package_is_a_member(tmp_path: Path) -> None:
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert answer.stdout.split() == ["gentle", "1.0", "49"], answer.stderr
+
+
+BROKEN = """
+[potluck.mechanism]
+lost = nowhere_at_all:Config
+[potluck.agent]
+odd = json:dumps
+"""
+
+
+def test_a_plugin_that_cannot_be_loaded_is_named_and_the_others_still_work(tmp_path: Path) -> None:
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(BROKEN)
+
+    def potluck(*words: str) -> subprocess.CompletedProcess[str]:
+        program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from potluck.cli import main; main()"
+        return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+
+    listed = potluck("list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "mechanism: 'lost' of the package broken cannot be loaded (nowhere_at_all:Config" in listed.stdout
+    assert "redistribution" in listed.stdout
+    refused = potluck("train", "--agent", "odd", "--slots", "1")
+    assert refused.returncode == 2
+    assert "agent: 'odd' of the package broken cannot be loaded" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_member_of_another_kind_is_refused() -> None:
+    tools: Registry[int] = Registry("tool", {"saw": 1}, int)
+    with pytest.raises(PotluckError, match=r"^tool: 'axe' must be made by int, got str"):
+        tools.register("axe", "sharp")  # type: ignore[arg-type]

@@ -32,8 +32,9 @@ class Registry(Mapping[str, Member], Generic[Member]):
     An entry point of another package, group `potluck.FAMILY`, is loaded when the family is first asked for a name.
     """
 
-    def __init__(self, family: str, members: Mapping[str, Member]) -> None:
-        self.family = family
+    def __init__(self, family: str, members: Mapping[str, Member], kind: type | None = None) -> None:
+        """`kind` is the class that members are of, or inherit from, where there is one."""
+        self.family, self.kind = family, kind
         self._own, self._added = dict(members), dict[str, Member]()
         self._plugins: dict[str, metadata.EntryPoint] | None = None
 
@@ -41,7 +42,7 @@ class Registry(Mapping[str, Member], Generic[Member]):
         """Add a member from anywhere; what the package ships keeps its name."""
         if name in self._own:
             raise PotluckError(f": {name!r} is one of Potluck's own; choose another name", field=self.family)
-        self._added[name] = member
+        self._added[name] = self._checked(name, member)
 
     def __getitem__(self, name: str) -> Member:
         """The member of this name."""
@@ -51,8 +52,23 @@ class Registry(Mapping[str, Member], Generic[Member]):
         plugin = self._entry_points().get(name)
         if plugin is None:
             raise PotluckError(f"must be one of {', '.join(self)}, got {name!r}", field=self.family)
-        self._added[name] = plugin.load()
+        try:
+            self._added[name] = self._checked(name, plugin.load())
+        except Exception as fault:  # whatever another package may do
+            origin = f"{plugin.dist.name} " if plugin.dist else ""
+            reason = " ".join(str(fault).split())
+            raise PotluckError(
+                f": {name!r} of the package {origin}cannot be loaded ({plugin.value}: {reason}); mend or uninstall it",
+                field=self.family,
+            ) from None
         return self._added[name]
+
+    def _checked(self, name: str, member: Member) -> Member:
+        fits = self.kind is None or isinstance(member, self.kind)
+        if not fits and not (isinstance(member, type) and issubclass(member, self.kind or object)):
+            kind = self.kind.__name__ if self.kind else ""
+            raise PotluckError(f": {name!r} must be made by {kind}, got {type(member).__name__}", field=self.family)
+        return member
 
     def __contains__(self, name: object) -> bool:
         """Whether there is such a member."""

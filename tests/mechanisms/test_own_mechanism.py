@@ -15,7 +15,7 @@ HASTY = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 
 def example(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, EXAMPLE, *words]
+    command = [sys.executable, str(EXAMPLE), *words]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=HASTY)
 
 

@@ -179,6 +179,7 @@ AGENTS: Registry[AgentSpec] = Registry(
         "random": AgentSpec(lambda brief: Random(brief.environment.action_size, 0.5), "anything"),
         "fixed": AgentSpec(_fixed, "contribution D in every slot, such as fixed:0.5", usage="fixed:D"),
     },
+    AgentSpec,
 )
 
 

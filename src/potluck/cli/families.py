@@ -1,7 +1,7 @@
 """`potluck list`: what a scenario or a command may name, from the registries themselves."""
 
 import json as jsonlib
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,9 +24,7 @@ def list_(
     """
     if name is not None and name not in HOMES:
         raise PotluckError(f"must be one of {', '.join(HOMES)}, got {name!r}", field="family")
-    found = {
-        each: {key: _about(member) for key, member in family(each).items()} for each in ([name] if name else HOMES)
-    }
+    found = {each: {key: _about(each, key) for key in family(each)} for each in ([name] if name else HOMES)}
     if json:
         typer.echo(jsonlib.dumps(found))
         return
@@ -43,7 +41,11 @@ def list_(
     Console().print(table)
 
 
-def _about(member: Any) -> str:
-    """What a member says of itself."""
+def _about(name: str, key: str) -> str:
+    """What a member says of itself, or why it cannot be had."""
+    try:
+        member = family(name)[key]
+    except PotluckError as fault:
+        return str(fault)
     said = getattr(member, "help", None) or getattr(member, "summary", None) or getattr(member, "read", member).__doc__
     return str(said).strip().splitlines()[0].rstrip(".") if said else ""

@@ -175,6 +175,7 @@ def play(
             "precision": float(slots.precision[t]),
             "signal": float(slots.signal[t]),
             "payoffs": np.asarray(slots.payoffs[t], float).tolist(),
+            "transfers": np.asarray(slots.transfers[t], float).tolist(),
             "welfare": float(slots.welfare[t]),
         }
         for t in range(len(slots.precision))

@@ -80,7 +80,7 @@ def slot(view: View) -> Float[Array, " 1"]:
 
 FIELDS = (others, communication, signal, precision, own_contribution, own_samples, slot)
 OBSERVATIONS: Registry[ObservationField] = Registry(
-    "observation", {field.__name__: ObservationField(field) for field in FIELDS}
+    "observation", {field.__name__: ObservationField(field) for field in FIELDS}, ObservationField
 )
 """By the names that a scenario's `observation` lists."""
 

@@ -57,4 +57,5 @@ MECHANISMS: Registry[type[MechanismConfig]] = Registry(
         "cost-sharing": CostSharingConfig,
         "proportional": ProportionalConfig,
     },
+    MechanismConfig,
 )

@@ -48,16 +48,16 @@ def try_out(mechanism: Mechanism[Any], held: Float[Array, " silos"]) -> None:
 
 
 def example(mechanism: Mechanism[Any], held: Float[Array, " silos"]) -> Facts:
-    """Facts of six slots: nobody contributes, all bring everything, one alone, and unequal shares."""
+    """Facts of sixty slots, six kinds in turn: nobody contributes, all bring everything, one alone, unequal shares."""
     silos = len(held)
     ramp = jnp.linspace(0.1, 0.9, silos, dtype=held.dtype)
     alone = jnp.zeros_like(ramp).at[0].set(1.0)
     plays = (jnp.zeros_like(ramp), ramp, jnp.ones_like(ramp), alone, ramp[::-1], 1 - alone)
     slots = [
-        facts_of(mechanism, play, held, jnp.asarray(reached, held.dtype), 0.1 * play - 0.02)
+        facts_of(mechanism, play, held, jnp.asarray(reached, held.dtype), jnp.where(play > 0, 0.1 * play - 0.02, 0))
         for play, reached in zip(plays, (0.1, 0.5, 0.6, 0.55, 0.55, 0.7), strict=True)
     ]
-    stacked: Facts = jax.tree.map(lambda *numbers: jnp.stack(numbers), *slots)
+    stacked: Facts = jax.tree.map(lambda *numbers: jnp.stack(numbers * 10), *slots)
     return stacked
 
 

@@ -133,7 +133,8 @@ class Scenario(Described):
         kind = value.get("kind", "redistribution")
         known = family("mechanism")
         if not isinstance(kind, str) or kind not in known:
-            raise ValueError(f"kind must be one of {', '.join(known)}, got {kind!r}")
+            hint = "; one of your own must be registered first" if isinstance(kind, str) else ""
+            raise ValueError(f"kind must be one of {', '.join(known)}, got {kind!r}{hint}")
         try:
             return known[kind].model_validate({"kind": kind, **value})
         except ValidationError as fault:

@@ -19,8 +19,9 @@ LARGEST_FILE = 4_000_000
 """Bytes; a matrix for a thousand silos fits, a mistaken data set does not."""
 
 
-def load(path: Path) -> Scenario:
+def load(path: str | Path) -> Scenario:
     """Read a scenario file; of a large one, or an endless one, no more than shows that it is no scenario."""
+    path = Path(path)
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
@@ -56,7 +57,7 @@ def render(scenario: Scenario) -> str:
 
 
 def _section(part: BaseModel, path: tuple[str, ...]) -> list[str]:
-    lines = [f"# {(type(part).__doc__ or '').splitlines()[0]}"]
+    lines = [f"# {line}" for line in (type(part).__doc__ or "").splitlines()[:1]]
     if path:
         lines = ["", *lines, f"[{'.'.join(path)}]"]
     sections: list[str] = []

@@ -19,7 +19,8 @@ def columns(outcome: Outcome) -> dict[str, Float[np.ndarray, "windows lanes"]]:
     """Every number that is worth following, by name: the slots' means, then how the updates went (silos' mean)."""
     report = outcome.report
     found = {name: np.asarray(getattr(report, name)) for name in ("welfare", "precision", "signal")}
-    for name, values in (("contribution", report.contributions), ("payoff", report.payoffs)):
+    own = {"contribution": report.contributions, "payoff": report.payoffs, "transfer": report.transfers}
+    for name, values in own.items():
         found |= {f"{name}_{silo}": np.asarray(values)[..., silo] for silo in range(values.shape[-1])}
     return found | {name: np.asarray(values).mean(-1) for name, values in outcome.diagnostics.items()}
 
@@ -44,7 +45,7 @@ def rows(
 
 def summary(file: Path) -> dict[str, Any]:
     """Where a run stands: each seed's welfare, and means over seeds, of the last tenth of its windows."""
-    if not file.stat().st_size:
+    if not file.exists() or not file.stat().st_size:
         return {"slots": 0}
     table = np.genfromtxt(file, delimiter=",", names=True, ndmin=1)
     slot = table["slot"]

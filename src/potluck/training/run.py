@@ -107,7 +107,6 @@ def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Gen
     try:
         folder.mkdir(parents=True, exist_ok=True)
         claimed = claim(folder)
-        (folder / METRICS).touch()
         write_config(config, folder)
     except OSError as fault:
         raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; name a folder to write to") from None

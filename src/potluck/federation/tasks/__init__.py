@@ -14,4 +14,5 @@ TASKS: Registry[Task] = Registry(
         "cifar10": cifar10.TASK,
         "folder": folder.TASK,
     },
+    Task,
 )
