@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from potluck.errors import PotluckError
@@ -105,3 +106,16 @@ def test_a_member_of_another_kind_is_refused() -> None:
     tools: Registry[int] = Registry("tool", {"saw": 1}, int)
     with pytest.raises(PotluckError, match=r"^tool: 'axe' must be made by int, got str"):
         tools.register("axe", "sharp")  # type: ignore[arg-type]
+
+
+def test_a_name_registered_anew_is_compiled_anew() -> None:
+    tools: Registry[float] = Registry("tool", {})
+
+    @jax.jit
+    def use(x: jax.Array) -> jax.Array:
+        return x * tools["axe"]
+
+    for weight in (2.0, 7.0):
+        tools.register("axe", weight)
+        assert use(jax.numpy.ones(())) == weight
+    assert tools.get("saw") is None

@@ -113,6 +113,6 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     # Actors must import the ClientApp by name: sent by value, it would read its data anew for every message.
-    from potluck.studies.benchmarks.peers import flower
+    from peers import flower
 
     flower.main(sys.argv[1:])

@@ -1,12 +1,13 @@
 """Families that anybody may add to: a name, and what makes the member of that name."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module, metadata
 from typing import Any, Generic, TypeVar
 
 from potluck.errors import PotluckError
 
-__all__ = ["HOMES", "Registry", "family"]
+__all__ = ["HOMES", "Registry", "UnknownMemberError", "family"]
 
 Member = TypeVar("Member")
 
@@ -26,6 +27,10 @@ HOMES = {
 """Where each family lives. A scenario names members; it looks them up here without importing what computes them."""
 
 
+class UnknownMemberError(PotluckError, KeyError):
+    """No member of this name: a person's mistake, and what a mapping raises."""
+
+
 class Registry(Mapping[str, Member], Generic[Member]):
     """The members of one family by name: those of the package, those registered by a call, those of entry points.
 
@@ -42,6 +47,8 @@ class Registry(Mapping[str, Member], Generic[Member]):
         """Add a member from anywhere; what the package ships keeps its name."""
         if name in self._own:
             raise PotluckError(f": {name!r} is one of Potluck's own; choose another name", field=self.family)
+        if self._added.get(name, member) is not member and "jax" in sys.modules:
+            sys.modules["jax"].clear_caches()  # compiled programs know a member by its name
         self._added[name] = self._checked(name, member)
 
     def __getitem__(self, name: str) -> Member:
@@ -51,7 +58,7 @@ class Registry(Mapping[str, Member], Generic[Member]):
                 return members[name]
         plugin = self._entry_points().get(name)
         if plugin is None:
-            raise PotluckError(f"must be one of {', '.join(self)}, got {name!r}", field=self.family)
+            raise UnknownMemberError(f"must be one of {', '.join(self)}, got {name!r}", field=self.family)
         try:
             self._added[name] = self._checked(name, plugin.load())
         except Exception as fault:  # whatever another package may do
@@ -71,7 +78,7 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return member
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is such a member."""
+        """Whether there is such a member, be it a plugin that cannot be loaded."""
         return any(name == known for known in self)
 
     def __iter__(self) -> Iterator[str]:

@@ -40,7 +40,7 @@ MISTAKES = {
     "federation curve --server-momentum 1": "--server-momentum must be below 1",
     "federation curve --seeds 0": "--seeds must be 1 or more",
     "federation curve --others 2": "--others must be in",
-    "train --estimator reinforce": "--estimator must be one of paper, ppo, got 'reinforce'",
+    "train --estimator reinforce": "--estimator must be one of paper, ppo, a2c, got 'reinforce'",
     "train --dnc all": "--dnc must be one of critic, actor, both, none",
     "train --policy uniform": "--policy must be one of gaussian, beta",
     "train --agent mpdg": "--agent must be one of mpgd",

@@ -52,7 +52,7 @@ def test_cost_sharing_by_hand() -> None:
     # c·d = (20, 5, 0), a bill of 25 shared 50 : 30 : 20
     answer = settled(CostSharing(Declared(jnp.array([50.0, 30.0, 20.0]), jnp.array([20.0, 10.0, 40.0]))), PLAYED)
     assert_allclose(answer.transfers, [20 - 12.5, 5 - 7.5, -5.0])
-    assert float(answer.signal) == 25.0
+    assert float(answer.signal) == 0.0
 
 
 def test_proportional_by_hand() -> None:

@@ -102,7 +102,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
 
 
 def test_a_checkpoint_of_another_run_is_no_checkpoint(whole: Path, stopped: Path) -> None:
-    other = checkpoints.Checkpoint(Runs({"weights": jnp.ones((2, 2))}, None, None), 3, 10)
+    other = checkpoints.Checkpoint(Runs({"weights": jnp.ones((2, 2))}, None, None), 3, 10, ("0", "1"))
     checkpoints.save(stopped / "checkpoints", other)
     with pytest.warns(UserWarning, match="its arrays have other shapes"):
         assert finish(stopped) == 2

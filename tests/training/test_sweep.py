@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -137,3 +138,30 @@ def test_the_command_trains_a_table_and_resume_knows_it(tmp_path: Path, monkeypa
     again = CliRunner().invoke(app, ["resume", str(tmp_path / "x"), "--json"])
     assert again.exit_code == 0, again.output
     assert [cell["values"]["mechanism.intensity"] for cell in json.loads(again.stdout)["cells"]] == [0, 4]
+
+
+def test_programs_of_different_length_are_each_judged_by_their_own_end(tmp_path: Path) -> None:
+    config = SweepConfig(
+        RunConfig(TINY, "greedy", slots=48, seeds=2, games=4), (("horizon", (4, 64)), ("precision.scale", (100.0,)))
+    )
+    begin_sweep(config, tmp_path / "x")
+    list(run_sweep(tmp_path / "x"))
+    found = by_cell(tmp_path / "x" / "sweep.csv", config)
+    assert [cell["seeds"] for cell in found] == [2, 2]
+    draw_sweep(found, config, tmp_path / "sweep.png")
+
+
+def test_what_other_cells_learnt_is_not_relabelled(swept: Path, tmp_path: Path) -> None:
+    shutil.copytree(swept, tmp_path / "x")
+    edited = json.loads((tmp_path / "x" / "sweep.json").read_text())
+    edited["vary"]["mechanism.intensity"] = [0.0, 5.0, 30.0]
+    (tmp_path / "x" / "sweep.json").write_text(json.dumps(edited))
+    with pytest.raises(PotluckError, match="learnt by other cells or seeds than are asked for"):
+        list(run_sweep(tmp_path / "x"))
+
+
+def test_a_table_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    begin_sweep(SWEEP, tmp_path / "x")
+    (tmp_path / "x" / "program-01").write_text("in the way")
+    with pytest.raises(PotluckError, match=r"program-01: not written \(file exists\)"):
+        list(run_sweep(tmp_path / "x"))

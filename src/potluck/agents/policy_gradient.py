@@ -162,7 +162,7 @@ class PolicyGradient(eqx.Module):
             critic_observations=state.critic_observations.after(window.critic_observation),
             payoffs=payoffs,
         )
-        unexplained = jnp.var(target - values) / jnp.maximum(jnp.var(target), 1e-12)
+        unexplained = _variance(target - values) / jnp.maximum(_variance(target), 1e-12)
         diagnostics = {name: numbers[-1] for name, numbers in by_epoch.items()} | {
             "explained_variance": 1 - unexplained
         }
@@ -225,3 +225,9 @@ class PolicyGradient(eqx.Module):
             return rate * (1 - 0.9 * jnp.minimum(step / (self.updates * self.epochs), 1.0))
 
         return optax.chain(optax.clip_by_global_norm(self.gradient_norm), optax.adam(schedule))
+
+
+def _variance(values: Float[Array, "games slots"]) -> Float[Array, ""]:
+    """Over all games, wherever they are played."""
+    centred = values - everywhere(values.mean())
+    return everywhere((centred**2).mean())

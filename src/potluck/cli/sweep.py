@@ -77,11 +77,13 @@ def _varied(text: str) -> tuple[str, tuple[float, ...]]:
     """`FIELD=V,V,…` or `FIELD=FROM:TO:POINTS`."""
     import numpy as np
 
+    from potluck.training.sweep import MOST_CELLS
+
     name, _, values = text.partition("=")
     try:
         if ":" in values:
             low, high, points = values.split(":")
-            numbers = tuple(np.linspace(float(low), float(high), int(points)).tolist())
+            numbers = tuple(np.linspace(float(low), float(high), min(int(points), MOST_CELLS + 1)).tolist())
         else:
             numbers = tuple(float(value) for value in values.split(","))
     except ValueError:
@@ -115,7 +117,10 @@ def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
         advice = f"resume with: potluck resume {folder}"
         to_the_end(run_sweep(folder, interval=checkpoint), show, display.stop, advice)
     found = by_cell(folder / TABLE, config)
-    draw_sweep(found, config, folder / PICTURE)
+    try:
+        draw_sweep(found, config, folder / PICTURE)
+    except OSError as fault:
+        raise PotluckError(f"{folder / PICTURE}: not written ({(fault.strerror or str(fault)).lower()})") from None
     seconds = time.monotonic() - begun
     if json:
         typer.echo(jsonlib.dumps({"sweep": str(folder), "seconds": round(seconds, 3), "cells": found}))

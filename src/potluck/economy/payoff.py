@@ -1,7 +1,7 @@
 """Who gains what in one slot."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -15,6 +15,15 @@ __all__ = ["Payoff", "Precision", "StageGame", "facts_at", "payoff", "payoffs", 
 
 Precision = Callable[[Float[Array, " silos"]], Float[Array, ""]]
 """P(d): the value of the precision at joint contributions d. Nothing else is ever asked of it."""
+
+
+@runtime_checkable
+class KnowsMarginal(Protocol):
+    """A precision law that can leave out one slot's update."""
+
+    def marginal(self, contributions: Float[Array, " silos"]) -> Float[Array, " silos"]:
+        """P − P without silo n's update of the slot."""
+        ...
 
 
 class Payoff(eqx.Module):
@@ -90,9 +99,14 @@ def payoff(
 
 
 def facts_at(game: StageGame, contributions: Float[Array, " silos"]) -> Facts:
-    """What the game's mechanism is told where silos bring this; leaving silo n out means d_n = 0."""
+    """What the game's mechanism is told where silos bring this.
+
+    Without a law that knows what one slot's update is worth, leaving silo n out means d_n = 0.
+    """
     precision, marginal = game.precision(contributions), None
-    if "marginal" in game.mechanism.needs:
+    if "marginal" in game.mechanism.needs and isinstance(game.precision, KnowsMarginal):
+        marginal = game.precision.marginal(contributions)
+    elif "marginal" in game.mechanism.needs:
         others = 1 - jnp.eye(contributions.shape[0], dtype=contributions.dtype)
         marginal = precision - jax.vmap(game.precision)(others * contributions)
     return facts_of(game.mechanism, contributions, game.terms.samples, precision, marginal)

@@ -87,7 +87,7 @@ def build(
         architecture=shape,
         proximal=jnp.float32(config.proximal) if config.proximal else None,
         server_learning_rate=None if config.server_learning_rate is None else jnp.float32(config.server_learning_rate),
-        server_momentum=jnp.float32(config.server_momentum),
+        server_momentum=None if config.server_momentum is None else jnp.float32(config.server_momentum),
         optimiser=config.optimiser,
         aggregation=config.aggregation,
         dynamics=changes,

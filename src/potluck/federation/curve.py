@@ -85,8 +85,16 @@ class MeanCurve(eqx.Module):
 
     def __call__(self, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
         """P(d) = (1/T) Σ_{t=1..T} P(t·Σ_n d_n|D_n|)."""
-        trained = jnp.arange(1, self.slots + 1) * (contributions @ self.samples)
-        return jnp.mean(self.curve.level(trained))
+        return jnp.mean(self.curve.level(self._trained(contributions)))
+
+    def marginal(self, contributions: Float[Array, " silos"]) -> Float[Array, " silos"]:
+        """(1/T) Σ_t [P(tK) − P(tK − d_n|D_n|)]: what a slot's model would lose without silo n's update of that slot."""
+        trained = self._trained(contributions)
+        without = self.curve.level(trained - (contributions * self.samples)[:, None])
+        return jnp.mean(self.curve.level(trained) - without, axis=1)
+
+    def _trained(self, contributions: Float[Array, " silos"]) -> Float[Array, " slots"]:
+        return jnp.arange(1, self.slots + 1) * (contributions @ self.samples)
 
 
 def curve(config: CurvePrecision) -> Curve:

@@ -25,10 +25,13 @@ class CostSharing(eqx.Module):
         """Nothing to remember."""
 
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
-        """Every silo's declared cost is paid back, and all pay their share of the bill, which is the signal."""
+        """Every silo's declared cost is paid back, and all pay their share of the bill. The signal is 0.
+
+        To publish the bill would publish every silo's cost: contributions are public.
+        """
         del state
         costs = self.declared.cost * facts.contributions
-        return None, costs - self.shares * costs.sum(), costs.sum()
+        return None, costs - self.shares * costs.sum(), jnp.zeros_like(facts.precision)
 
     def own(self, state: None, facts: Facts) -> Float[Array, " silos"]:
         """g_n = (1 − p_n/Σp)·c_n d_n."""
@@ -36,8 +39,8 @@ class CostSharing(eqx.Module):
         return (1 - self.shares) * self.declared.cost * facts.contributions
 
     def signal_bounds(self) -> tuple[float, float]:
-        """The bill is at most that of everybody's whole data."""
-        return 0.0, float(self.declared.cost.sum()) * (1 + 1e-6)
+        """Always 0."""
+        return 0.0, 0.0
 
     def split(self, owners: Int[Array, " identities"]) -> "CostSharing":
         """A silo with several identities declares for each its part of its cost and profit."""

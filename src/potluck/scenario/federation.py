@@ -46,7 +46,10 @@ class FederationConfig(Described):
     server_learning_rate: Annotated[
         Positive | None, Field(description="of aggregations that have one; the aggregation's own if left out")
     ] = None
-    server_momentum: Annotated[float, Field(strict=True, ge=0, lt=1, description="of aggregations that have one")] = 0.9
+    server_momentum: Annotated[
+        Annotated[float, Field(strict=True, ge=0, lt=1)] | None,
+        Field(description="of aggregations that have one; the aggregation's own if left out"),
+    ] = None
     held_out: Annotated[Count, Field(description="held-out samples that precision is measured on, at most")] = 2000
     dtype: Annotated[Literal["float32", "bfloat16"], Field(description="that silos compute in")] = "float32"
 

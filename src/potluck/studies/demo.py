@@ -85,7 +85,7 @@ def prepare(out: Path, wanted: dict[str, RunConfig]) -> None:
         out.mkdir(parents=True, exist_ok=True)
         write_text(out / MARK, json.dumps({"potluck": "demo", "finished": False}) + "\n")
     except OSError as fault:
-        raise PotluckError(f"{out}: {(fault.strerror or str(fault)).lower()}; name a folder with --out") from None
+        raise PotluckError(f"{out}: {(fault.strerror or str(fault)).lower()}; name a folder to write to") from None
 
 
 def _finished(out: Path) -> bool:
@@ -95,7 +95,7 @@ def _finished(out: Path) -> bool:
     if not mark.exists():
         for place in ours:
             if place.exists():
-                raise PotluckError(f"{place}: not written by a demo; name another folder with --out")
+                raise PotluckError(f"{place}: not written by a demo; name another folder")
         return False
     try:
         found = json.loads(mark.read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ def _finished(out: Path) -> bool:
             return bool(found["finished"])
     except (ValueError, KeyError, TypeError):
         pass
-    raise PotluckError(f"{mark}: not written by a demo; name another folder with --out")
+    raise PotluckError(f"{mark}: not written by a demo; name another folder")
 
 
 def _is(folder: Path, config: RunConfig) -> bool:

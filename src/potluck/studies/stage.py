@@ -88,10 +88,10 @@ class Settled(eqx.Module):
 class Sweep(eqx.Module):
     """Equilibria over a range of uniform intensities."""
 
-    intensity: Float[Array, " points"]
-    contributions: Float[Array, "points silos"]
-    payoffs: Float[Array, "points silos"]
-    welfare: Float[Array, " points"]
+    intensity: Float[Array, "*points"]
+    contributions: Float[Array, "*points silos"]
+    payoffs: Float[Array, "*points silos"]
+    welfare: Float[Array, "*points"]
 
     @property
     def best(self) -> int:
@@ -204,7 +204,6 @@ def sweep(game: StageGame, intensities: Float[Array, " points"]) -> Sweep:
 
 def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:
     """The solution as JSON-ready values. `no_redistribution` carries the same keys as the whole."""
-    solution, swept = jax.device_get((solution, swept))
 
     def figures(play: Play) -> dict[str, Any]:
         return {

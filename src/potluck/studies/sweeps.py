@@ -19,11 +19,11 @@ __all__ = ["by_cell", "draw_sweep", "table"]
 def by_cell(file: Path, config: SweepConfig) -> list[dict[str, Any]]:
     """Each cell's values and, over seeds, where it stood in the last tenth of its windows, while exploring."""
     rows = np.genfromtxt(file, delimiter=",", names=True, ndmin=1, deletechars="", replace_space=" ")
-    late = rows[rows["slot"] > (1 - LATE) * rows["slot"].max()]
     shares = [name for name in rows.dtype.names or () if name.startswith("contribution_")]
     found = []
     for number, cell in enumerate(config.cells()):
-        own = late[late["cell"] == number]
+        own = rows[rows["cell"] == number]
+        own = own[own["slot"] > (1 - LATE) * own["slot"].max(initial=0)]  # programs may differ in length
         seeds = [own[own["seed"] == seed] for seed in np.unique(own["seed"])]
         columns = {
             "welfare": np.array([seed["welfare"].mean() for seed in seeds]),

@@ -25,6 +25,8 @@ class Checkpoint:
     """Calls of the compiled program done."""
     metrics: int
     """Bytes of the metrics file that belong to them."""
+    lanes: tuple[str, ...]
+    """Which cell and seed each lane is."""
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
@@ -32,7 +34,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     place = folder / f"{checkpoint.chunk:08d}{SUFFIX}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        about = {"chunk": checkpoint.chunk, "metrics": checkpoint.metrics}
+        about = {"chunk": checkpoint.chunk, "metrics": checkpoint.metrics, "lanes": checkpoint.lanes}
         write_arrays(place, MARK, about, checkpoint.runs)
     except OSError as fault:
         raise PotluckError(
@@ -43,7 +45,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         old.unlink(missing_ok=True)
 
 
-def latest(folder: Path, like: Runs, metrics: float = math.inf) -> Checkpoint | None:
+def latest(folder: Path, like: Runs, lanes: tuple[str, ...], metrics: float = math.inf) -> Checkpoint | None:
     """The newest checkpoint that is complete, shaped as `like`, none of whose metrics are lost; None without one.
 
     `metrics` is how many bytes of them there are; whoever does not resume needs none.
@@ -51,7 +53,11 @@ def latest(folder: Path, like: Runs, metrics: float = math.inf) -> Checkpoint | 
     for place in reversed(_all(folder)):
         try:
             about, runs = read_arrays(place, MARK, lambda _: like)
-            found = Checkpoint(runs, int(about["chunk"]), int(about["metrics"]))
+            found = Checkpoint(runs, int(about["chunk"]), int(about["metrics"]), tuple(about["lanes"]))
+            if found.lanes != lanes:
+                raise PotluckError(
+                    f"{place}: learnt by other cells or seeds than are asked for; begin in another folder"
+                )
             if found.metrics <= metrics:
                 return found
             fault: Exception = ValueError(f"{found.metrics - metrics:.0f} bytes of its metrics are lost")

@@ -68,7 +68,7 @@ class Job:
     def newest(self, metrics: float = np.inf) -> Checkpoint | None:
         """The newest checkpoint, none of whose metrics are lost."""
         like = eqx.filter_eval_shape(first, self.lanes, self.seeds, self.config.games)
-        return checkpoints.latest(self.folder / CHECKPOINTS, like, metrics)
+        return checkpoints.latest(self.folder / CHECKPOINTS, like, self.labels, metrics)
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,7 @@ def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Gen
         folder.mkdir(parents=True, exist_ok=True)
         claimed = claim(folder)
         write_config(config, folder)
+        (folder / METRICS).touch()
     except OSError as fault:
         raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; name a folder to write to") from None
     return advance(job, None, interval, claimed)
@@ -121,16 +122,19 @@ def resume(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
 def restart(job: Job, interval: float = INTERVAL) -> Generator[Progress]:
     """Go on with a job whose folder is there."""
     metrics = job.folder / METRICS
-    try:
-        claimed = claim(job.folder)
-        checkpoint = job.newest(metrics.stat().st_size if metrics.exists() else 0)
-        checkpoints.set_aside(job.folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
-        if checkpoint is None:
-            metrics.write_bytes(b"")
-        else:
-            os.truncate(metrics, checkpoint.metrics)
-    except OSError as fault:
-        raise PotluckError(f"{job.folder}: {(fault.strerror or str(fault)).lower()}; a run must be writable") from None
+    with contextlib.ExitStack() as until_begun:
+        try:
+            claimed = until_begun.enter_context(claim(job.folder))
+            checkpoint = job.newest(metrics.stat().st_size if metrics.exists() else 0)
+            checkpoints.set_aside(job.folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
+            if checkpoint is None:
+                metrics.write_bytes(b"")
+            else:
+                os.truncate(metrics, checkpoint.metrics)
+        except OSError as fault:
+            reason = (fault.strerror or str(fault)).lower()
+            raise PotluckError(f"{job.folder}: {reason}; a run must be writable") from None
+        until_begun.pop_all()
     return advance(job, checkpoint, interval, claimed)
 
 
@@ -180,13 +184,13 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
             lines = rows(numbers, job.labels, done * per_chunk * config.games, config.depth * config.games)
             size, done = _append(job, numbers, lines), done + 1
             if done == config.chunks or time.monotonic() - when >= interval:
-                checkpoints.save(job.folder / CHECKPOINTS, Checkpoint(runs, done, size))
+                checkpoints.save(job.folder / CHECKPOINTS, Checkpoint(runs, done, size, job.labels))
                 when, saved = time.monotonic(), done
             try:
                 yield _progress(config, done, numbers, list(outcome.diagnostics))
             except GeneratorExit:
                 if saved < done:
-                    checkpoints.save(job.folder / CHECKPOINTS, Checkpoint(runs, done, size))
+                    checkpoints.save(job.folder / CHECKPOINTS, Checkpoint(runs, done, size, job.labels))
                 raise
 
 

@@ -1,5 +1,6 @@
 """A grid of scenarios, trained cell by cell and seed by seed side by side, in as few programs as their shapes allow."""
 
+import contextlib
 import csv
 import dataclasses
 import itertools
@@ -88,7 +89,7 @@ def _set(written: dict[str, Any], path: str, value: float) -> None:
         raise PotluckError(f": {path} is no field of the scenario; known there: {known}", field="vary")
     if isinstance(at[name], bool | str):
         raise PotluckError(f": {path} is not a number", field="vary")
-    at[name] = int(value) if isinstance(at[name], int) and value == int(value) else value
+    at[name] = int(value) if isinstance(at[name], int | None) and value == int(value) else value
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,10 @@ def begin_sweep(config: SweepConfig, folder: Path) -> None:
         raise PotluckError(f"{folder}: holds a sweep; go on with `potluck resume {folder}` or name another folder")
     if (folder / TABLE).exists():
         raise PotluckError(f"{folder / TABLE}: would be overwritten; name another folder")
-    try:
+    with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = config_values(config.base, folder) | {"vary": {name: list(values) for name, values in config.vary}}
         write_text(folder / SWEEP, json.dumps(written, indent=2) + "\n")
-    except OSError as fault:
-        raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; name a folder to write to") from None
 
 
 def read_sweep(folder: Path) -> SweepConfig:
@@ -134,7 +133,8 @@ def run_sweep(folder: Path, *, interval: float = INTERVAL) -> Generator[SweepPro
     programs = list(_programs(config.cells()))
     for number, (cells, setups) in enumerate(programs, 1):
         job = _job(config, cells, setups, folder / f"program-{number:02d}")
-        job.folder.mkdir(exist_ok=True)
+        with _writable(folder):
+            job.folder.mkdir(exist_ok=True)
         run = restart(job, interval)
         try:
             for progress in run:
@@ -168,7 +168,7 @@ def _job(config: SweepConfig, cells: Sequence[Cell], setups: Sequence[Setup], fo
         config=cells[0].config,
         lanes=stack([setup for setup in setups for _ in range(config.base.seeds)]),
         seeds=jnp.asarray(np.concatenate(seeds)),
-        names=("cell", *config.names, "seed"),
+        names=("cell", *(f"scenario.{name}" if name == "seed" else name for name in config.names), "seed"),
         labels=tuple(labels),
     )
 
@@ -184,4 +184,14 @@ def _join(folder: Path, programs: int) -> None:
     columns = list(dict.fromkeys(itertools.chain.from_iterable(table[0] for table in tables if table)))
     rows = sorted((row for table in tables for row in table), key=lambda row: (int(row["cell"]), int(row["seed"])))
     lines = [",".join(columns), *(",".join(row.get(column, "") for column in columns) for row in rows)]
-    write_text(folder / TABLE, "\n".join(lines) + "\n")
+    with _writable(folder):
+        write_text(folder / TABLE, "\n".join(lines) + "\n")
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        place, reason = fault.filename or folder, (fault.strerror or str(fault)).lower()
+        raise PotluckError(f"{place}: not written ({reason}); what is learnt is kept, mend it and resume") from None
