@@ -65,6 +65,7 @@ def test_a_sweep_closed_after_any_chunk_goes_on_to_the_same_table(chunks: int, s
     assert list(run_sweep(tmp_path / "x")) == []
 
 
+@pytest.mark.slow
 def test_numbers_are_one_program_and_shapes_are_not(tmp_path: Path) -> None:
     grid = SweepConfig(
         dataclasses.replace(BASE, slots=24),
