@@ -3,7 +3,7 @@
 from potluck.agents.actors import ACTORS, Actor
 from potluck.agents.environment import Environment
 from potluck.agents.estimators import ESTIMATORS, TARGETS
-from potluck.agents.learner import Act, Diagnostics, Learner, Window
+from potluck.agents.learner import Act, Diagnostics, Learner, Window, window_length
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import AgentState, MemoryState, PolicyGradient
 from potluck.agents.registry import AGENTS, AgentSpec, Brief, Options, find_agent
@@ -31,4 +31,5 @@ __all__ = [
     "Random",
     "Window",
     "find_agent",
+    "window_length",
 ]

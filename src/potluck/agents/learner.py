@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from potluck.agents.actors import Actor
 
-__all__ = ["Act", "Diagnostics", "Learner", "Window"]
+__all__ = ["Act", "Diagnostics", "Learner", "Window", "window_length"]
 
 AgentState = TypeVar("AgentState")
 Memory = TypeVar("Memory")
@@ -82,3 +82,8 @@ class Learner(Protocol[AgentState, Memory]):
     def export(self, state: AgentState) -> Actor:
         """The part that decides, for use outside of training: nothing of payoffs, critics or optimisers."""
         ...
+
+
+def window_length(horizon: int) -> int:
+    """D: a whole game, 5 slots of games below 8, 32 of games above 64."""
+    return horizon if 8 <= horizon <= 64 else 5 if horizon < 8 else 32

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, UInt32
 
-from potluck.agents import Brief, Options, find_agent
+from potluck.agents import Brief, Options, find_agent, window_length
 from potluck.errors import PotluckError
 from potluck.federation import load as load_data
 from potluck.game import Members, Planner, game
@@ -72,8 +72,7 @@ class RunConfig:
     @property
     def depth(self) -> int:
         """D."""
-        horizon = self.scenario.horizon
-        return self.window or (horizon if 8 <= horizon <= 64 else 5 if horizon < 8 else 32)
+        return self.window or window_length(self.scenario.horizon)
 
     @property
     def chunk(self) -> int:

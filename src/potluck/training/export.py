@@ -25,19 +25,22 @@ MARK = b"potluck policy 2\n"
 
 
 class LoadedPolicy:
-    """A silo's policy at work: `start()` before a game, then `decide(observation)` in every slot of it."""
+    """A silo's policy at work: `start()` before a game, then `decide(observation)` in every slot of it.
+
+    Between two slots `memory` is all that it keeps: who stores it can go on in another process.
+    """
 
     def __init__(self, actor: Actor, observation_size: int, about: dict[str, Any]) -> None:
         self.observation_size = observation_size
         self.about = about
         """Which agent and silo it comes from, and what it must be shown: N, H and the scenario's `observation`."""
-        self._actor = actor
+        self.actor = actor
         self._step = eqx.filter_jit(lambda actor, memory, seen: actor(memory, seen))
         self.start()
 
     def start(self) -> None:
         """Forget the game before."""
-        self._memory = self._actor.initial_memory()
+        self.memory = self.actor.initial_memory()
 
     def decide(self, observation: ArrayLike) -> float:
         """Contribution d in [0, 1] of the coming slot, from z_n as `potluck.game.observe_one` writes it."""
@@ -48,7 +51,7 @@ class LoadedPolicy:
             )
         if not np.isfinite(seen).all():
             raise PotluckError(f"must be finite, got {seen[~np.isfinite(seen)][0]}", field="observation")
-        self._memory, shares = self._step(self._actor, self._memory, seen)
+        self.memory, shares = self._step(self.actor, self.memory, seen)
         return float(shares[0])
 
 

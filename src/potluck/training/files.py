@@ -19,13 +19,16 @@ HASH = 32
 Tree = TypeVar("Tree")
 
 
-def write_arrays(place: Path, mark: bytes, about: dict[str, Any], tree: Any) -> None:
-    """A mark, a hash, a line of JSON, then the arrays of a tree; a fault leaves what was there before."""
+def write_arrays(place: Path, mark: bytes, about: dict[str, Any], tree: Any, *, private: bool = False) -> None:
+    """A mark, a hash, a line of JSON, then the arrays of a tree; a fault leaves what was there before.
+
+    Where it is `private`, nobody but its owner may read it.
+    """
     content = io.BytesIO()
     content.write(json.dumps(about).encode() + b"\n")
     eqx.tree_serialise_leaves(content, jax.tree.map(_plain, eqx.filter(tree, eqx.is_array)))
     payload = content.getbuffer()
-    _replace(place, mark, hashlib.sha256(payload).digest(), payload)
+    _replace(place, mark, hashlib.sha256(payload).digest(), payload, mode=0o600 if private else 0o666)
 
 
 def read_arrays(place: Path, mark: bytes, like: Callable[[dict[str, Any]], Tree]) -> tuple[dict[str, Any], Tree]:
@@ -55,10 +58,10 @@ def write_text(place: Path, text: str) -> None:
     _replace(place, text.encode())
 
 
-def _replace(place: Path, *parts: bytes | memoryview) -> None:
+def _replace(place: Path, *parts: bytes | memoryview, mode: int = 0o666) -> None:
     beside = place.with_name(f"{place.name}.part")
     try:
-        with beside.open("wb") as file:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             for part in parts:
                 file.write(part)
             file.flush()
