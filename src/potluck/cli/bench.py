@@ -35,6 +35,8 @@ def _bench() -> None:
 
     [bold]potluck bench federation --peers benchmarks/peers --json[/bold]
 
+    [bold]potluck bench ledger[/bold]
+
     [bold]potluck bench memory[/bold]
 
     [bold]potluck bench training --json[/bold]
@@ -136,6 +138,48 @@ def federation(
         )
     else:
         _show(rows, peak, flops(contest))
+
+
+@commands.command()
+def ledger(
+    slots: Annotated[int, typer.Option(min=1, help="To record.")] = 100_000,
+    countersigned: Annotated[
+        int, typer.Option(min=1, help="To record in a ledger that all silos countersign.")
+    ] = 2_000,
+    silos: Annotated[int, typer.Option(min=1, help="Entries in a slot.")] = 16,
+    folder: Annotated[Path, typer.Option(help="On the disk to measure; the ledgers are removed at the end.")] = Path(),
+    json: JsonOption = False,
+) -> None:
+    """Time a ledger: slots recorded durably beside what the disk allows, and entries verified.
+
+    The floor is the same number of bytes a slot, written and synchronised by turns with the slots, and nothing else.
+    One ledger is countersigned by every silo at the end, the other by every silo in every slot.
+
+    [bold]potluck bench ledger --slots 2000 --folder /var/lib/consortium --json[/bold]
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from potluck.cli.progress import Watching
+    from potluck.ledger.benchmark import measure
+
+    rows = []
+    with tempfile.TemporaryDirectory(dir=folder) as place, Watching() as shown:
+        for count, each in ((slots, False), (countersigned, True)):
+            rows.append(measure(Path(place), count, silos, each_slot=each, progress=shown))
+    if json:
+        typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
+        return
+    table = Table(title=f"A ledger of {silos} silos")
+    for head in ("countersigned", "slots", "recorded/s", "floor/s", "entries verified/s", "every signature/s", "MB"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        table.add_row(
+            "in every slot" if row.each_slot else "at the end", f"{row.slots:,}", f"{row.slots_per_second:,.0f}",
+            f"{row.floor_per_second:,.0f}", f"{row.verified_per_second:,.0f}", f"{row.every_per_second:,.0f}",
+            f"{row.megabytes:,.1f}",
+        )  # fmt: skip
+    Console().print(table)
 
 
 @commands.command()
