@@ -12,11 +12,11 @@ from potluck.cli import train as training
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from typer.exceptions import TyperException
+    from click import ClickException as TyperException
 else:
     try:
         from typer.exceptions import TyperException
-    except ModuleNotFoundError:  # the older typer that Flower asks for
+    except ModuleNotFoundError:  # the typer that Flower asks for raises click's
         from click import ClickException as TyperException
 
 __all__ = ["app", "main"]

@@ -1,0 +1,32 @@
+"""The coordinator: FedAvg, and after every slot a settlement in the ledger."""
+
+import tomllib
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from flower_digits.task import accuracy, federation, initial
+from potluck.flower import Incentivized
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Play as many slots as the run's config says."""
+    config = context.run_config
+    source = federation(str(config["scenario"]))
+    strategy = Incentivized(
+        FedAvg(fraction_evaluate=0.0),
+        scenario=str(config["scenario"]),
+        ledger=str(config["ledger"]),
+        key=str(config["key"]),
+        silos=tomllib.loads(Path(str(config["silos"])).read_text()),
+        precision=lambda arrays: accuracy(arrays, source),
+        run=str(config["run"]) or None,
+    )
+    strategy.start(
+        grid, initial(source, seed=0), num_rounds=int(config["num-server-rounds"]), timeout=float(config["timeout"])
+    )

@@ -1,0 +1,86 @@
+"""The files of a consortium on one machine: keys, the roster, and every silo's own folder. For trials and tests."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import tomli_w
+
+from potluck.ledger import new_key, public_key
+from potluck.scenario import Scenario, Terms, render
+
+__all__ = ["Consortium", "make_consortium", "write_private"]
+
+
+@dataclass(frozen=True)
+class Consortium:
+    """Where everything is. In a real one every silo has its folder on a machine of its own."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+    @property
+    def scenario(self) -> Path:
+        """What all have agreed on."""
+        return self.folder / "scenario.toml"
+
+    @property
+    def ledger(self) -> Path:
+        """The coordinator's ledger."""
+        return self.folder / "ledger.db"
+
+    @property
+    def key(self) -> Path:
+        """The coordinator's private key."""
+        return self.folder / "coordinator" / "coordinator.key"
+
+    @property
+    def roster(self) -> Path:
+        """Every silo's name and public key, in order."""
+        return self.folder / "silos.toml"
+
+    def terms(self, silo: int | str) -> Path:
+        """A silo's private file."""
+        return self.folder / f"silo-{silo}" / "silo.toml"
+
+    def state(self, silo: int | str) -> Path:
+        """What a silo's agent remembers."""
+        return self.folder / f"silo-{silo}" / "agent.state"
+
+
+def make_consortium(
+    folder: Path, scenario: Scenario, agents: Sequence[str | float | Path], terms: Terms | None = None
+) -> Consortium:
+    """Keys for all, and for each silo a private file with the terms that the scenario draws for it."""
+    terms = scenario.draw(jax.random.key(scenario.seed)) if terms is None else terms
+    found = Consortium(folder, tuple(f"silo-{silo}" for silo in range(scenario.silos.count)))
+    found.key.parent.mkdir(parents=True)
+    found.scenario.write_text(render(scenario), encoding="utf-8")
+    coordinator = public_key(new_key(found.key)).hex()
+    roster = {}
+    for silo, name in enumerate(found.names):
+        place = found.terms(silo)
+        place.parent.mkdir(mode=0o700)
+        roster[name] = public_key(new_key(place.with_name("silo.key"))).hex()
+        agent = agents[silo]
+        values = {
+            "profit": float(terms.profit[silo]),
+            "energy": float(terms.energy[silo]),
+            "energy_price": float(scenario.energy_price),
+            "communication": float(terms.communication[silo]),
+            "samples": float(terms.samples[silo]),
+            "key": "silo.key",
+            "coordinator": coordinator,
+            "agent": str(agent) if isinstance(agent, Path) else agent,
+        }
+        write_private(place, tomli_w.dumps(values))
+    found.roster.write_text(tomli_w.dumps(roster), encoding="utf-8")
+    return found
+
+
+def write_private(place: Path, text: str) -> None:
+    """Text that only its owner may read."""
+    with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)

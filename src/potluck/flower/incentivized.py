@@ -1,0 +1,340 @@
+"""The server's side: a wrapper around any Flower strategy that pays silos for what they bring.
+
+    strategy = Incentivized(FedAvg(), scenario="scenario.toml", ledger="ledger.db", key="coordinator.key",
+                            silos={"north": "north.pub", "south": "south.pub"}, precision=accuracy)
+    strategy.start(grid, initial_arrays, num_rounds=30, timeout=600)
+
+It delegates the four hooks, as Flower's wrappers for differential privacy do, and inherits `start`.
+"""
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from potluck.errors import PotluckError
+from potluck.flower.coordinator import Books, open_books, public_mechanism, rules_of
+from potluck.flower.replies import Asked, Heard, Refused, sift, sift_evaluations
+from potluck.flower.wire import RECORD, Notice
+from potluck.ledger import read_key, read_public
+from potluck.scenario import Scenario, load
+
+__all__ = ["Incentivized"]
+
+LOG = logging.getLogger("flwr")
+CLOSING = 60.0
+"""Seconds, at most, to hand over the last settlement when a run is over."""
+LOOKING = 0.2
+"""Seconds between two looks at who is connected."""
+
+
+class Incentivized(Strategy):  # type: ignore[misc]
+    """Any strategy, and after every slot a settlement by the scenario's mechanism in the ledger.
+
+    `precision` is a function of the global model, on the server's held-out data, or the name of a metric that silos
+    report when the strategy has them evaluate. `silos` gives every silo's name and public key, in the order of the
+    scenario. `run` names the run in the ledger: under the same name a coordinator that was stopped goes on where it
+    was; otherwise Flower's number for the run is its name. Before the first slot the coordinator waits `patience`
+    seconds for all silos, later for any; then the slot goes on with those who are there.
+
+    A silo that does not answer in time, or not as it should, is settled as one that brings nothing.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        scenario: Scenario | str | Path,
+        ledger: str | Path,
+        key: Ed25519PrivateKey | str | Path,
+        silos: Mapping[str, str | bytes],
+        precision: Callable[[ArrayRecord], float] | str,
+        run: str | None = None,
+        patience: float = 60.0,
+    ) -> None:
+        super().__init__()
+        self.strategy = strategy
+        self.scenario = scenario if isinstance(scenario, Scenario) else load(scenario)
+        self._mechanism = public_mechanism(self.scenario)
+        self._ledger, self._run, self._patience = Path(ledger), run, patience
+        self._key = key if isinstance(key, Ed25519PrivateKey) else read_key(Path(key))
+        self._silos = {name: key if isinstance(key, bytes) else read_public(str(key)) for name, key in silos.items()}
+        self._precision = precision
+        self._innermost = _innermost(strategy)
+        self._weighted_by = str(getattr(self._innermost, "weighted_by_key", "num-examples"))
+        self._check()
+        self._books: Books | None = None
+        self._nodes: dict[int, int] = {}
+        """Which silo a node answered for."""
+        self._heard: list[Heard] = []
+        self._marginal: np.ndarray | None = None
+        self._sent = self._arrays = ArrayRecord()
+        """The global model as it was sent in this slot, and as it is."""
+        self._timeout = math.inf
+
+    def _check(self) -> None:
+        count = self.scenario.silos.count
+        if len(self._silos) != count:
+            raise PotluckError(
+                f": the scenario has {count} silos, and {len(self._silos)} keys are given", field="silos"
+            )
+        if getattr(self._innermost, "fraction_train", 1.0) < 1:
+            raise PotluckError(
+                "must be 1: a silo that is not asked cannot contribute, and would pay for that", field="fraction_train"
+            )
+        federated = isinstance(self._precision, str)
+        if federated and getattr(self._innermost, "fraction_evaluate", 1.0) == 0:
+            raise PotluckError(
+                f"must be above 0: silos measure {self._precision!r}; or let precision be a function of the model",
+                field="fraction_evaluate",
+            )
+        if federated and "marginal" in self._mechanism.needs:
+            raise PotluckError(
+                f"must be a function of the model: {self.scenario.mechanism.kind} measures what each silo adds",
+                field="precision",
+            )
+
+    def summary(self) -> None:
+        """Say by what slots are settled, then what the strategy says of itself."""
+        LOG.info("\t├──> Potluck: %s, ledger %s", self.scenario.mechanism.kind, self._ledger)
+        self.strategy.summary()
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Flower's own loop; then every silo is handed what it has not confirmed yet.
+
+        `timeout` bounds the wait for answers in every slot: who is silent for so many seconds is absent.
+        """
+        self._timeout = timeout
+        try:
+            result = super().start(
+                grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
+            )
+            self._hand_over(grid)
+        finally:
+            if self._books is not None:
+                self._books.close()
+                self._books = None
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's messages, each with a record of its own for its silo."""
+        self._sent = self._arrays = arrays
+        nodes = self._wait(grid, self.scenario.silos.count if self._books is None else 1)
+        if self._books is None:
+            self._books = self._open(grid, arrays)
+        if not nodes:
+            LOG.warning("potluck: slot %d: no silo is connected", self._books.slot)
+            return []
+        with _minimum(self._innermost, len(nodes)):
+            messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        return [self._with_notice(message) for message in messages]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The strategy's aggregate of the replies that count; the slot is settled if the server can measure P."""
+        books = self._opened
+        self._heard, refused = sift(replies, self._asked)
+        self._name(refused)
+        for one in self._heard:
+            self._nodes[one.node] = one.place
+            books.hear(one.place, one.claim)
+        bringing = [_bare(one.message) for one in self._heard if one.claim.amount > 0]
+        before = copy.deepcopy(self.strategy) if "marginal" in self._mechanism.needs else None
+        arrays, metrics = self.strategy.aggregate_train(server_round, bringing) if bringing else (None, None)
+        if arrays is not None:
+            self._arrays = arrays
+        if callable(self._precision):
+            reached = self._measure(self._arrays)
+            if before is not None:
+                self._marginal = self._leave_one_out(before, server_round, reached)
+            self._settle(reached)
+        return arrays, metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's messages; a slot that is settled already is told with them."""
+        nodes = list(grid.get_node_ids())
+        if not nodes:
+            return []
+        with _minimum(self._innermost, len(nodes)):
+            messages = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
+        return [self._with_notice(message) for message in messages]
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The strategy's aggregate of the evaluations that can be averaged; the slot is settled if they measure P."""
+        metric = self._precision if isinstance(self._precision, str) else None
+        replies = list(replies)
+        self._confirm(replies)
+        good, refused = sift_evaluations(replies, self._weighted_by, metric)
+        self._name(refused)
+        metrics = self.strategy.aggregate_evaluate(server_round, [_bare(reply) for reply in good]) if good else None
+        if metric is not None:
+            if metrics is None:
+                LOG.warning("potluck: slot %d: nobody measured %s; it stays as it was", self._opened.slot, metric)
+            self._settle(self._opened.precision if metrics is None else float(metrics[metric]))
+        return metrics
+
+    @property
+    def _opened(self) -> Books:
+        if self._books is None:
+            raise PotluckError("the run has not begun; call configure_train first")
+        return self._books
+
+    @property
+    def _asked(self) -> Asked:
+        books = self._opened
+        return Asked(books.opening, books.slot, books.rules.basis, self._weighted_by, self._sent)
+
+    def _open(self, grid: Grid, arrays: ArrayRecord) -> Books:
+        run = self._run if self._run is not None else str(grid.run.run_id)
+        reached = self._measure(arrays) if callable(self._precision) else self._evaluated(grid, arrays)
+        rules = rules_of(self.scenario, self._mechanism, self._weighted_by, reached)
+        books = open_books(self._ledger, self._key, run, self._silos, self.scenario, rules)
+        if books.slot > 1:
+            LOG.info("potluck: run %s goes on with slot %d", run, books.slot)
+        return books
+
+    def _measure(self, arrays: ArrayRecord) -> float:
+        assert callable(self._precision)
+        reached = float(self._precision(arrays))
+        if not 0 <= reached <= 1:
+            raise PotluckError(f"must be in [0, 1], got {reached}", field="precision")
+        return reached
+
+    def _evaluated(self, grid: Grid, arrays: ArrayRecord) -> float:
+        """P of the untrained model where only silos can measure it: one evaluation before the first slot."""
+        with _minimum(self._innermost, len(list(grid.get_node_ids()))):
+            messages = list(self.strategy.configure_evaluate(0, arrays, ConfigRecord(), grid))
+        replies = list(grid.send_and_receive(messages, timeout=self._timeout))
+        good, refused = sift_evaluations(replies, self._weighted_by, str(self._precision))
+        self._name(refused, 0)
+        metrics = self.strategy.aggregate_evaluate(0, good) if good else None
+        return 0.0 if metrics is None else float(metrics[str(self._precision)])
+
+    def _wait(self, grid: Grid, wanted: int) -> list[int]:
+        """Who is connected, once that is `wanted` or `patience` is over."""
+        until = time.monotonic() + self._patience
+        while len(nodes := list(grid.get_node_ids())) < wanted and time.monotonic() < until:
+            time.sleep(LOOKING)
+        return nodes
+
+    def _with_notice(self, message: Message) -> Message:
+        """A message of its own: FedAvg lets all share one record."""
+        node = message.metadata.dst_node_id
+        content = RecordDict({**message.content, RECORD: self._notice(node).to_record()})
+        kind, group = message.metadata.message_type, message.metadata.group_id
+        ttl = min(message.metadata.ttl, self._timeout)
+        return Message(content, node, kind, ttl=ttl, group_id=group)
+
+    def _notice(self, node: int, *, closing: bool = False) -> Notice:
+        books = self._opened
+        told = books.to_tell(self._nodes[node]) if node in self._nodes else ()
+        return Notice(books.opening.run, books.slot, books.opening.to_bytes(), books.history, told, closing)
+
+    def _settle(self, precision: float) -> None:
+        books = self._opened
+        claims: list[float | None] = [None] * len(self._silos)
+        for one in self._heard:
+            claims[one.place] = float(one.claim.amount)
+        absent = [name for name, claim in zip(self._silos, claims, strict=True) if claim is None]
+        if absent:
+            LOG.warning("potluck: slot %d: absent, settled as bringing nothing: %s", books.slot, ", ".join(absent))
+        books.settle(claims, precision, self._marginal)
+        self._heard, self._marginal = [], None
+
+    def _leave_one_out(self, before: Strategy, server_round: int, reached: float) -> np.ndarray:
+        """P − P without silo n: the others' replies aggregated once more, as if n had sent nothing."""
+        marginal = np.zeros(len(self._silos))
+        for one in self._heard:
+            if one.claim.amount > 0:
+                others = [_bare(o.message) for o in self._heard if o.claim.amount > 0 and o.place != one.place]
+                again = copy.deepcopy(before)
+                arrays = again.aggregate_train(server_round, others)[0] if others else None
+                marginal[one.place] = reached - self._measure(self._sent if arrays is None else arrays)
+        return marginal
+
+    def _confirm(self, replies: Iterable[Message]) -> None:
+        """Take the words of those who say what they have received."""
+        books = self._opened
+        for reply in replies:
+            if not reply.has_error() and RECORD in reply.content.config_records:
+                heard, refused = sift([reply], self._asked)
+                self._name(refused)
+                for one in heard:
+                    books.hear(one.place, one.claim)
+
+    def _hand_over(self, grid: Grid) -> None:
+        """Tell every connected silo its last settlement, and keep its word for it."""
+        if self._books is None:
+            return
+        connected = set(grid.get_node_ids())
+        nodes = [node for node, place in self._nodes.items() if node in connected and self._books.to_tell(place)]
+        messages = [
+            Message(
+                RecordDict({RECORD: self._notice(node, closing=True).to_record()}),
+                node,
+                MessageType.TRAIN,
+                ttl=CLOSING,
+            )
+            for node in nodes
+        ]
+        if messages:
+            self._confirm(grid.send_and_receive(messages, timeout=min(CLOSING, self._timeout)))
+        self._books.keep_words()
+
+    def _name(self, refused: Iterable[Refused], slot: int | None = None) -> None:
+        for one in refused:
+            number = self._opened.slot if slot is None else slot
+            LOG.warning("potluck: slot %d: the answer of %s is refused: %s", number, one.who, one.why)
+
+
+def _bare(message: Message) -> Message:
+    """As the strategy would have got it without Potluck."""
+    if RECORD in message.content.config_records:
+        del message.content[RECORD]
+    return message
+
+
+def _innermost(strategy: Strategy) -> Strategy:
+    """The strategy that samples nodes, beneath other wrappers."""
+    while isinstance(inner := getattr(strategy, "strategy", None), Strategy):
+        strategy = inner
+    return strategy
+
+
+@contextmanager
+def _minimum(strategy: Strategy, connected: int) -> Iterator[None]:
+    """Let a strategy do with those who are connected: below its minimum it would wait for ever."""
+    names = [
+        name for name in ("min_available_nodes", "min_train_nodes", "min_evaluate_nodes") if hasattr(strategy, name)
+    ]
+    wanted = {name: getattr(strategy, name) for name in names}
+    for name, number in wanted.items():
+        setattr(strategy, name, min(number, connected))
+    try:
+        yield
+    finally:
+        for name, number in wanted.items():
+            setattr(strategy, name, number)

@@ -1,0 +1,277 @@
+"""The silo's side: a client mod around an existing ClientApp.
+
+    app = ClientApp(mods=[contribution(agent="policy.potluck")])
+
+It receives and countersigns settlements, lets the agent decide, has the app train on that much, and sends what was
+claimed. What goes wrong is told in the silo's own log; outside, only that something did.
+"""
+
+import dataclasses
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import equinox as eqx
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from flwr.app import Context, Error, Message, MessageType, MetricRecord, RecordDict
+from flwr.clientapp.typing import ClientAppCallable, Mod
+from flwr.common.constant import ErrorCode
+from jaxtyping import Array, Float, Int
+
+from potluck.errors import PotluckError
+from potluck.flower.deciders import Decider, Situation, decider
+from potluck.flower.site import Site, named_file, read_site
+from potluck.flower.state import Decision, Membership, SiloState, load_state, save_state
+from potluck.flower.trim import Bringing, bringing
+from potluck.flower.wire import RECORD, Claim, Notice, Rules
+from potluck.game import Own, Record, observe_one
+from potluck.game.observation import observation_size
+from potluck.ledger import Account, Opening, Statement, countersign, join, public_key, receive
+
+__all__ = ["contribution"]
+
+LOG = logging.getLogger("flwr")
+MICRO = 1e-6
+EXAMPLES = "num-examples"
+
+
+def contribution(agent: str | float | Path = "mpgd") -> Mod:
+    """A mod that lets an agent decide how much of its data the silo brings in each slot.
+
+    `agent` is a policy file written by `potluck export`, the name of a learner that begins afresh, or a fixed share.
+    What the silo's own terms file says of `agent` and `cap` comes first. --node-config names that file (`terms`) and
+    the one in which the agent remembers (`agent-state`). Messages of a coordinator without Potluck pass unchanged.
+    """
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        if RECORD not in message.content:
+            return call_next(message, context)
+        try:
+            return _answer(agent, message, context, call_next)
+        except PotluckError as fault:
+            LOG.error("potluck: %s", fault)
+            return _silent(message, "this silo cannot take part in the slot; its own log says why")
+        except Exception as fault:  # whatever an app may do: its words may hold the silo's numbers
+            LOG.exception("potluck: the app failed")
+            return _silent(message, f"{type(fault).__name__} in this silo's app; its own log says more")
+
+    return mod
+
+
+def _silent(message: Message, reason: str) -> Message:
+    return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
+
+
+@dataclass
+class _Turn:
+    """One message at work."""
+
+    notice: Notice
+    rules: Rules
+    site: Site
+    key: Ed25519PrivateKey
+    place: Path
+    decider: Decider
+    state: SiloState
+    run: str
+    """The opening's hash."""
+    size: int
+
+    @property
+    def membership(self) -> Membership:
+        return self.state.memberships[self.run]
+
+    def keep(self, membership: Membership, **changes: object) -> None:
+        """Remember, and on the disk."""
+        memberships = {**self.state.memberships, self.run: membership}
+        self.state = dataclasses.replace(self.state, memberships=memberships, **changes)  # type: ignore[arg-type]
+        save_state(self.place, self.decider, self.state)
+
+    def claim(self, amount: float) -> Claim:
+        """Signed."""
+        account = self.membership.account
+        word = countersign(account, self.key).to_bytes() if account.last else b""
+        bare = Claim(account.run, self.notice.slot, account.silo, amount, account.slot, word)
+        return dataclasses.replace(bare, signature=self.key.sign(bare.signed_bytes()))
+
+
+def _answer(agent: str | float | Path, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    notice = Notice.from_record(message.content.config_records[RECORD])
+    training = message.metadata.message_type == MessageType.TRAIN
+    opening = Opening.from_bytes(notice.opening)
+    rules = Rules.from_text(opening.rules)
+    if not training and not notice.statements:
+        return _unweighted(call_next(_bare(message), context), rules, None)
+    turn = _begin(agent, notice, opening, rules, context)
+    _receive(turn)
+    if not training:
+        return _unweighted(call_next(_bare(message), context), rules, turn.claim(0.0))
+    if notice.closing:
+        return Message(RecordDict({RECORD: turn.claim(0.0).to_record()}), reply_to=message)
+    decision = _decide(turn)
+    if decision.share == 0:
+        brought = RecordDict({"metrics": MetricRecord({rules.weighted_by: 0.0})})
+        return _claimed(turn, Message(brought, reply_to=message), 0.0)
+    with bringing(decision.share) as slot:
+        reply = call_next(_bare(message), context)
+    if reply.has_error():
+        return reply
+    samples, held = _trained_on(slot)
+    decisions = {**turn.membership.decisions, notice.slot: dataclasses.replace(decision, samples=samples)}
+    turn.keep(dataclasses.replace(turn.membership, decisions=decisions), held=float(held))
+    return _claimed(turn, reply, decision.share if rules.basis == "fraction" else samples)
+
+
+def _begin(agent: str | float | Path, notice: Notice, opening: Opening, rules: Rules, context: Context) -> _Turn:
+    """Read the silo's files, and find its place in the run."""
+    site, place = read_site(named_file(context, "terms")), named_file(context, "agent-state")
+    key = site.private_key()
+    joined = join(opening, site.coordinator_key(), public_key(key))
+    if notice.run != joined.run:
+        raise PotluckError(f"the notice speaks of run {notice.run}, and its opening of run {joined.run}")
+    silos = len(opening.silos)
+    size = observation_size(rules.observation, rules.history, silos)
+    deciding = decider(agent, site, rules, silos, size)
+    state = load_state(place, deciding)
+    name = opening.hash.hex()
+    state = dataclasses.replace(state, memberships={name: Membership(joined), **state.memberships})
+    return _Turn(notice, rules, site, key, place, deciding, state, name, size)
+
+
+def _receive(turn: _Turn) -> None:
+    """Take every settlement that is genuine, new and next; the agent is paid. The rest is refused, and said so."""
+    membership, state = turn.membership, turn.state
+    agent, earned, slots = state.agent, state.earned, state.slots
+    accepted: list[Statement] = []
+    for raw in turn.notice.statements:
+        try:
+            statement = Statement.from_bytes(raw)
+            account = receive(membership.account, statement)
+            if account is membership.account:
+                continue  # it was received before
+            decision = membership.decisions.get(statement.slot)
+            _check_claim(turn, statement, decision)
+        except PotluckError as fault:
+            LOG.warning("potluck: a settlement is refused: %s", fault)
+            break
+        transfer = statement.transfer * MICRO
+        if decision is None or statement.contribution is None:
+            agent = turn.decider.paid(agent, None)
+            earned += turn.site.profit * statement.precision + transfer
+        else:
+            payoff = decision.payoff(statement.precision, transfer)
+            agent, earned = turn.decider.paid(agent, payoff), earned + payoff
+        slots += 1
+        open_ = {slot: kept for slot, kept in membership.decisions.items() if slot > statement.slot}
+        membership = dataclasses.replace(membership, account=account, decisions=open_)
+        accepted.append(statement)
+    if accepted:
+        _receipt(turn.place, accepted)
+        turn.keep(membership, agent=agent, earned=earned, slots=slots)
+
+
+def _check_claim(turn: _Turn, statement: Statement, decision: Decision | None) -> None:
+    """A silo does not sign for a contribution that it never claimed."""
+    if statement.contribution is None:
+        return
+    claimed = None if decision is None else decision.share if turn.rules.basis == "fraction" else decision.samples
+    if statement.contribution != claimed:
+        raise PotluckError(
+            f"slot {statement.slot} of run {statement.run} was settled on a contribution of "
+            f"{statement.contribution:g}, and this silo claimed {'none' if claimed is None else f'{claimed:g}'}"
+        )
+
+
+def _receipt(place: Path, statements: list[Statement]) -> None:
+    """Keep what was signed, for `potluck ledger verify --receipts`."""
+    file = place.with_name(f"{place.name}.receipts")
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as out:
+        out.write(b"".join(statement.to_bytes() + b"\n" for statement in statements))
+
+
+def _decide(turn: _Turn) -> Decision:
+    """The agent's contribution, kept on the disk before anything is trained; the same slot again, the same answer."""
+    membership, slot, site = turn.membership, turn.notice.slot, turn.site
+    if slot <= membership.account.slot or any(slot < known for known in membership.decisions):
+        raise PotluckError(f"slot {slot} of run {turn.notice.run} is over for this silo; the message is a replay")
+    if slot in membership.decisions:
+        known = membership.decisions[slot]
+        return known if known.share <= site.cap else dataclasses.replace(known, share=site.cap)
+    observation = _observation(turn, membership.account)
+    situation = Situation(observation, first=slot == 1, last=slot == turn.rules.horizon)
+    agent, share = turn.decider.decide(turn.state.agent, situation, site.cap)
+    decision = Decision(share, site.profit, site.energy_price, site.energy, site.communication)
+    recent = {past: cost for past, cost in membership.communication.items() if past > slot - turn.rules.history}
+    decided = dataclasses.replace(
+        membership,
+        decisions={**membership.decisions, slot: decision},
+        communication={**recent, slot: site.communication},
+    )
+    turn.keep(decided, agent=agent)
+    return decision
+
+
+def _observation(turn: _Turn, account: Account) -> Float[Array, " observation"]:
+    """z_n, from the public record and what the silo has of its own."""
+    history, slot, site, rules = turn.notice.history, turn.notice.slot, turn.site, turn.rules
+    costs = turn.membership.communication
+    past = [
+        costs.get(slot - back, site.communication) if slot > back else 0.0 for back in range(1, len(history.signal) + 1)
+    ]
+    parts = (history.contributions, history.signal, history.precision, past, site.samples or turn.state.held)
+    over = min(slot - 1, rules.horizon)
+    numbers = (np.asarray(part, np.float32) for part in parts)
+    return _observe(*numbers, np.asarray(account.place), np.asarray(over), rules.horizon, rules.observation)
+
+
+@eqx.filter_jit
+def _observe(
+    contributions: Float[Array, "history silos"],
+    signal: Float[Array, " history"],
+    precision: Float[Array, " history"],
+    communication: Float[Array, " history"],
+    samples: Float[Array, ""],
+    silo: Int[Array, ""],
+    over: Int[Array, ""],
+    horizon: int,
+    names: tuple[str, ...],
+) -> Float[Array, " observation"]:
+    own = Own(communication, samples)
+    return observe_one(Record(contributions, signal, precision), own, silo, over, horizon, names)
+
+
+def _trained_on(slot: Bringing) -> tuple[int, int]:
+    if slot.samples is None or slot.held is None:
+        raise PotluckError("the app never cut its data; have it train on contributed(data)")
+    return slot.samples, slot.held
+
+
+def _bare(message: Message) -> Message:
+    """As the app would have got it without Potluck."""
+    del message.content[RECORD]
+    return message
+
+
+def _claimed(turn: _Turn, reply: Message, amount: float) -> Message:
+    """The claim in a record of its own, and where the strategy looks for weights: no count that the app wrote stays."""
+    for metrics in reply.content.metric_records.values():
+        metrics[turn.rules.weighted_by] = amount
+        if EXAMPLES in metrics:
+            metrics[EXAMPLES] = amount
+    reply.content[RECORD] = turn.claim(amount).to_record()
+    return reply
+
+
+def _unweighted(reply: Message, rules: Rules, claim: Claim | None) -> Message:
+    """Evaluations count alike: the size of a silo's test data tells of |D|."""
+    if reply.has_error():
+        return reply
+    for metrics in reply.content.metric_records.values():
+        for name in (rules.weighted_by, EXAMPLES):
+            if name in metrics:
+                metrics[name] = 1.0
+    if claim is not None:
+        reply.content[RECORD] = claim.to_record()
+    return reply

@@ -1,0 +1,204 @@
+"""Which replies may be aggregated. One that Flower would stumble over, or that lies about its sender, is named."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from potluck.flower.wire import RECORD, Basis, Claim
+from potluck.ledger import Opening
+from potluck.ledger.keys import signed
+
+__all__ = ["Asked", "Heard", "Refused", "sift", "sift_evaluations"]
+
+SPARE = 1_000_000
+"""Bytes that a reply may have beyond twice the model's: metrics, and our own record."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What replies are held against."""
+
+    opening: Opening
+    slot: int
+    basis: Basis
+    weighted_by: str
+    arrays: ArrayRecord
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A reply that counts."""
+
+    place: int
+    """Which silo."""
+    node: int
+    claim: Claim
+    message: Message
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A reply that does not count, and why."""
+
+    who: str
+    why: str
+
+
+class _BadReplyError(Exception):
+    pass
+
+
+def sift(replies: Iterable[Message], asked: Asked) -> tuple[list[Heard], list[Refused]]:
+    """Those that count, one per silo, and those that do not."""
+    heard: list[Heard] = []
+    refused: list[Refused] = []
+    for reply in replies:
+        who = f"node {reply.metadata.src_node_id}"
+        try:
+            _check_size(reply, asked)
+            claim, place = _identified(reply, asked)
+            who = claim.silo
+            _check_amount(claim, asked.basis)
+            if any(other.place == place for other in heard):
+                raise _BadReplyError("it has answered already")
+            if claim.amount > 0:
+                _check_update(reply.content, claim, asked)
+            heard.append(Heard(place, reply.metadata.src_node_id, claim, reply))
+        except _BadReplyError as fault:
+            refused.append(Refused(who, str(fault)))
+    odd = _odd_ones([one.message.content if one.claim.amount > 0 else None for one in heard])
+    refused += [Refused(heard[at].claim.silo, "its metrics are not those of the others") for at in odd]
+    return [one for at, one in enumerate(heard) if at not in odd], refused
+
+
+def sift_evaluations(
+    replies: Iterable[Message], weighted_by: str, metric: str | None
+) -> tuple[list[Message], list[Refused]]:
+    """Evaluations that can be averaged; where `metric` is the precision, it must be one."""
+    good: list[Message] = []
+    refused: list[Refused] = []
+    for reply in replies:
+        try:
+            if reply.has_error():
+                raise _BadReplyError(f"it failed: {reply.error.reason}")
+            numbers = _metrics(reply.content, weighted_by)
+            if metric is not None:
+                value = numbers.get(metric)
+                if not isinstance(value, int | float) or not 0 <= value <= 1:
+                    raise _BadReplyError(f"its {metric} must be in [0, 1], got {value}")
+            good.append(reply)
+        except _BadReplyError as fault:
+            refused.append(Refused(f"node {reply.metadata.src_node_id}", str(fault)))
+    odd = _odd_ones([reply.content for reply in good])
+    refused += [
+        Refused(f"node {good[at].metadata.src_node_id}", "its metrics are not those of the others") for at in odd
+    ]
+    return [reply for at, reply in enumerate(good) if at not in odd], refused
+
+
+def _check_size(reply: Message, asked: Asked) -> None:
+    if reply.has_error():
+        raise _BadReplyError(f"it failed: {reply.error.reason}")
+    size, most = _bytes_of(reply.content.values()), 2 * _bytes_of([asked.arrays]) + SPARE
+    if size > most:
+        raise _BadReplyError(f"it sent {size:,} bytes, and {most:,} are allowed")
+
+
+def _bytes_of(records: Iterable[ArrayRecord | ConfigRecord | MetricRecord]) -> int:
+    """As Flower counts them, but for empty values, over which its `count_bytes` stumbles."""
+    total = 0
+    for record in records:
+        for value in record.values():
+            for one in value if isinstance(value, list) else [value]:
+                total += len(one.data) if isinstance(one, Array) else len(one) if isinstance(one, str | bytes) else 8
+    return total
+
+
+def _identified(reply: Message, asked: Asked) -> tuple[Claim, int]:
+    """The silo that signed the reply."""
+    record = reply.content.config_records.get(RECORD)
+    if record is None:
+        raise _BadReplyError("it makes no claim; its ClientApp needs mods=[contribution(…)]")
+    try:
+        claim = Claim.from_record(record)
+    except ValueError as fault:
+        raise _BadReplyError(str(fault)) from None
+    places = [place for place, silo in enumerate(asked.opening.silos) if silo.name == claim.silo]
+    if not places or not signed(asked.opening.silos[places[0]].key, claim.signature, claim.signed_bytes()):
+        raise _BadReplyError("its claim is not signed by a silo of this run")
+    if (claim.run, claim.slot) != (asked.opening.run, asked.slot):
+        raise _BadReplyError(f"it answers slot {claim.slot} of run {claim.run}")
+    return claim, places[0]
+
+
+def _check_amount(claim: Claim, basis: Basis) -> None:
+    if not math.isfinite(claim.amount):
+        raise _BadReplyError(f"it claims {claim.amount}, which is no number")
+    if claim.amount < 0:
+        raise _BadReplyError(f"it claims {claim.amount:g}, and nobody can bring less than nothing")
+    if basis == "fraction" and claim.amount > 1:
+        raise _BadReplyError(f"it claims {claim.amount:g} of its data, and nobody can bring more than all")
+    if basis == "samples" and claim.amount != int(claim.amount):
+        raise _BadReplyError(f"it claims {claim.amount:g} samples, and samples come whole")
+
+
+def _check_update(content: RecordDict, claim: Claim, asked: Asked) -> None:
+    """One array record, shaped as the model was sent, finite; one metric record, weighted by the claim."""
+    if len(content.array_records) != 1:
+        raise _BadReplyError(f"it must send one ArrayRecord, got {len(content.array_records)}")
+    (arrays,) = content.array_records.values()
+    if set(arrays) != set(asked.arrays):
+        raise _BadReplyError("its arrays are not those of the model")
+    for name, sent in asked.arrays.items():
+        got = arrays[name]
+        if (got.dtype, tuple(got.shape)) != (sent.dtype, tuple(sent.shape)):
+            raise _BadReplyError(
+                f"array {name} must be {sent.dtype}{list(sent.shape)}, got {got.dtype}{list(got.shape)}"
+            )
+        try:
+            numbers = got.numpy()
+        except Exception:  # whatever was in those bytes
+            raise _BadReplyError(f"array {name} cannot be read") from None
+        if (str(numbers.dtype), numbers.shape) != (sent.dtype, tuple(sent.shape)):
+            raise _BadReplyError(f"array {name} is not what it says it is")
+        if np.issubdtype(numbers.dtype, np.inexact) and not np.isfinite(numbers).all():
+            raise _BadReplyError(f"array {name} holds what is no number")
+    if _metrics(content, asked.weighted_by)[asked.weighted_by] != claim.amount:
+        raise _BadReplyError(f"its {asked.weighted_by} is not what it claims")
+
+
+def _metrics(content: RecordDict, weighted_by: str) -> dict[str, int | float | list[int] | list[float]]:
+    if len(content.metric_records) != 1:
+        raise _BadReplyError(f"it must send one MetricRecord, got {len(content.metric_records)}")
+    (metrics,) = content.metric_records.values()
+    for name, value in metrics.items():
+        if not np.isfinite(value).all():
+            raise _BadReplyError(f"its {name} holds what is no number")
+    weight = metrics.get(weighted_by)
+    if not isinstance(weight, int | float) or weight < 0:
+        raise _BadReplyError(f"its metrics need a number {weighted_by}, got {weight}")
+    return dict(metrics)
+
+
+def _odd_ones(contents: Sequence[RecordDict | None]) -> set[int]:
+    """Whose records and metrics have other names or lengths than most: Flower would refuse to average any."""
+    forms = [None if content is None else _form(content) for content in contents]
+    counted = Counter(form for form in forms if form is not None)
+    if len(counted) < 2:
+        return set()
+    usual = counted.most_common(1)[0][0]
+    return {at for at, form in enumerate(forms) if form is not None and form != usual}
+
+
+def _form(content: RecordDict) -> tuple[object, ...]:
+    arrays = tuple(sorted(content.array_records))
+    metrics = tuple(
+        (record, name, len(value) if isinstance(value, list) else None)
+        for record, metrics in sorted(content.metric_records.items())
+        for name, value in sorted(metrics.items())
+    )
+    return arrays, metrics

@@ -1,0 +1,122 @@
+"""What a silo remembers between two slots, in a file of its own: its accounts, its open decisions, its agent."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import PyTree
+
+from potluck.errors import PotluckError
+from potluck.flower.deciders import Decider
+from potluck.ledger import Account
+from potluck.training.files import read_arrays, write_arrays
+
+__all__ = ["Decision", "Membership", "SiloState", "load_state", "save_state"]
+
+MARK = b"potluck silo 1\n"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided in a slot, and on which terms: all that its payoff needs, but for what the settlement says."""
+
+    share: float
+    profit: float
+    energy_price: float
+    energy: float
+    communication: float
+    samples: int = 0
+
+    def payoff(self, precision: float, transfer: float) -> float:
+        """u = p·P − κ·v·x − C + r."""
+        cost = self.energy_price * self.energy * self.samples
+        return self.profit * precision - cost - self.communication + transfer
+
+
+@dataclass(frozen=True)
+class Membership:
+    """One run: the account, and what was decided but is not settled yet."""
+
+    account: Account
+    decisions: dict[int, Decision] = field(default_factory=dict)
+    communication: dict[int, float] = field(default_factory=dict)
+    """C of the slots on record."""
+
+
+@dataclass(frozen=True)
+class SiloState:
+    """Everything. Runs are known by the hash of their opening, so that none can be played twice."""
+
+    agent: PyTree
+    memberships: dict[str, Membership] = field(default_factory=dict)
+    held: float = 0.0
+    """|D|, when it was last looked at."""
+    slots: int = 0
+    """Slots that were paid."""
+    earned: float = 0.0
+    """Payoff of all of them."""
+
+
+class _AnotherAgentError(Exception):
+    """The state is another agent's; all but the agent is kept."""
+
+    def __init__(self, about: dict[str, Any]) -> None:
+        self.about = about
+
+
+def load_state(place: Path, decider: Decider) -> SiloState:
+    """The silo's state; a fresh one where there is none."""
+
+    def like(about: dict[str, Any]) -> PyTree:
+        if about["agent"] != decider.name:
+            raise _AnotherAgentError(about)
+        return eqx.filter_eval_shape(decider.init)
+
+    try:
+        about, agent = read_arrays(place, MARK, like)
+    except FileNotFoundError:
+        return SiloState(decider.init())
+    except _AnotherAgentError as other:
+        about, agent = other.about, decider.init()
+    except OSError as fault:
+        raise PotluckError(f"{place}: {(fault.strerror or str(fault)).lower()}; a silo must read its state") from None
+    except (ValueError, KeyError, TypeError) as fault:
+        raise PotluckError(
+            f"{place}: not a silo's state that can be read ({fault}); restore it, or remove it to begin anew"
+        ) from None
+    memberships = {name: _membership(values) for name, values in about["memberships"].items()}
+    return SiloState(agent, memberships, about["held"], about["slots"], about["earned"])
+
+
+def save_state(place: Path, decider: Decider, state: SiloState) -> None:
+    """Written beside and renamed, for the silo's eyes alone: whole, or as it was."""
+    about = {
+        "agent": decider.name,
+        "memberships": {name: _values(membership) for name, membership in state.memberships.items()},
+        "held": state.held,
+        "slots": state.slots,
+        "earned": state.earned,
+    }
+    try:
+        write_arrays(place, MARK, about, state.agent, private=True)
+    except OSError as fault:
+        reason = (fault.strerror or str(fault)).lower()
+        raise PotluckError(f"{place}: not written ({reason}); what was there is kept, make room") from None
+
+
+def _membership(values: dict[str, Any]) -> Membership:
+    return Membership(
+        account=Account.from_bytes(values["account"].encode()),
+        decisions={int(slot): Decision(**decision) for slot, decision in values["decisions"].items()},
+        communication={int(slot): cost for slot, cost in values["communication"].items()},
+    )
+
+
+def _values(membership: Membership) -> dict[str, Any]:
+    return {
+        "account": membership.account.to_bytes().decode(),
+        "decisions": {slot: dataclasses.asdict(decision) for slot, decision in membership.decisions.items()},
+        "communication": membership.communication,
+    }
