@@ -29,33 +29,31 @@ def check(what, true, key=None, signature=None, message=None):
 place, trusted, head = (*sys.argv[1:], None, None)[:3]
 db = sqlite3.connect(f"file:{place}?mode=ro", uri=True, isolation_level=None)
 db.execute("BEGIN")  # the coordinator may write meanwhile
-((n, identity, owner, time, link, signed),) = db.execute("SELECT * FROM ledger").fetchall()
-check(n, link == digest("ledger", n, identity, owner, time) and trusted in (None, owner.hex()), owner, signed, link)
+((n, identity, owner, time, link, seal),) = db.execute("SELECT * FROM ledger").fetchall()
+check(n, link == digest("ledger", n, identity, owner, time) and trusted in (None, owner.hex()), owner, seal, link)
 links, runs, slots, rows = [link], {}, {}, 0
 tables = [f"SELECT number, '{table}' FROM {table}" for table in ("runs", "slots", "countersignatures")]
 for n, (_, table) in enumerate(db.execute(" UNION ALL ".join(tables) + " ORDER BY number"), 1):
     check(n, row := db.execute(f"SELECT * FROM {table} WHERE number = ?", (n,)).fetchone())
     if table == "runs":
-        _, *about, link, signed = row
+        _, *about, link, seal = row
         silos = db.execute("SELECT place, silo, key FROM silos WHERE run = ? ORDER BY place", (n,)).fetchall()
-        check(n, link == digest("run", links[-1], n, *about, *sum(silos, ())), owner, signed, link)
+        check(n, link == digest("run", links[-1], n, *about, *sum(silos, ())), owner, seal, link)
         runs[n], rows = (0, [link] * len(silos), link, about[2], [key for *_, key in silos]), rows + len(silos)
     elif table == "slots":
-        _, run, slot, *common, outside, time, link, signed = row
-        last, before, opening, balanced, keys = runs[run]
+        _, run, slot, *common, outside, time, link, seal = row
+        last, before, begun, balanced, keys = runs[run]
         entries = db.execute("SELECT * FROM entries WHERE number = ? ORDER BY place", (n,)).fetchall()
         lines = [digest("entry", before[place], place, slot, *common, *told) for _, place, *told, _ in entries]
         check(n, lines == [entry[4] for entry in entries] and len(lines) == len(keys) and slot == last + 1)
         check(n, sum(entry[3] for entry in entries) == -outside and not (balanced and outside))
-        check(
-            n, link == digest("slot", links[-1], n, opening, slot, *common, outside, time, *lines), owner, signed, link
-        )
-        runs[run], rows = (slot, lines, opening, balanced, keys), rows + len(lines)
+        check(n, link == digest("slot", links[-1], n, begun, slot, *common, outside, time, *lines), owner, seal, link)
+        runs[run], rows = (slot, lines, begun, balanced, keys), rows + len(lines)
         slots[n] = [(key, digest("countersigned", link, line)) for key, line in zip(keys, lines, strict=True)]
     else:
-        _, slot, place, signed, link = row
+        _, slot, place, seal, link = row
         key, told = slots[slot][place]
-        check(n, link == digest("countersignature", links[-1], n, slot, place, signed), key, signed, told)
+        check(n, link == digest("countersignature", links[-1], n, slot, place, seal), key, seal, told)
     links.append(link)
 (total,) = db.execute("SELECT (SELECT count(*) FROM silos) + count(*) FROM entries").fetchone()
 check(f"of a row, or {head},", total == rows and (head is None or bytes.fromhex(head.split(":")[-1]) in links))

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 Value = int | float | str | bytes | None
+Read = TypeVar("Read", bound="Message")
 WRITE: dict[type, Callable[[Any], bytes]] = {
     int: lambda value: b"i" + value.to_bytes(8, "big", signed=True),
     float: lambda value: b"r" + struct.pack(">d", value),
@@ -120,7 +121,7 @@ class Message(BaseModel):
         return self.model_dump_json().encode()
 
     @classmethod
-    def from_bytes(cls, raw: bytes) -> Self:
+    def from_bytes(cls: type[Read], raw: bytes) -> Read:
         """Read one line of JSON from somebody else."""
         try:
             return cls.model_validate_json(raw)
@@ -130,7 +131,7 @@ class Message(BaseModel):
             raise PotluckError(f"is not well-formed: {where}: {first['msg']}", field=cls.__name__.lower()) from None
 
     @classmethod
-    def of_fields(cls, **fields: object) -> Self:
+    def of_fields(cls: type[Read], **fields: object) -> Read:
         """From what the caller says; a mistake is named."""
         try:
             return cls.model_validate(fields)

@@ -11,9 +11,10 @@ MICRO = 1_000_000
 """Micro-units in one unit of money."""
 OUTSIDE = "outside"
 """Who pays what an unbalanced mechanism gives away, and receives what it keeps."""
-MOST = 2**63 - 1
-SLACK = 1e-4
-"""The share of the money moved that single precision may leave over, as where a mechanism is tried out."""
+MOST = 2**62
+"""Micro-units that can be moved in a slot; SQLite's integers have room for twice as many."""
+SLACK = 10_000
+"""Single precision may leave over one part in so many of the money moved, as where a mechanism is tried out."""
 
 
 def micro(transfers: Sequence[float], *, balanced: bool) -> list[int]:
@@ -29,18 +30,16 @@ def micro(transfers: Sequence[float], *, balanced: bool) -> list[int]:
     unit = max((below for _, below in ratios), default=1)  # powers of two
     exact = [above * (unit // below) for above, below in ratios]
     moved, rest = sum(map(abs, exact)), sum(exact)
+    if MICRO * moved > MOST * unit:
+        raise PotluckError(f"must stay below {MOST // MICRO:,} in all, got {list(transfers)}", field="transfers")
     if not balanced:
-        amounts = [_nearest(MICRO * amount, unit) for amount in exact]
-    elif abs(rest) > SLACK * moved:
+        return [_nearest(MICRO * amount, unit) for amount in exact]
+    if SLACK * abs(rest) > moved:
         raise PotluckError(
             f"must sum to zero where the mechanism is balanced, got {list(transfers)}, which sum to {rest / unit:.6g}",
             field="transfers",
         )
-    else:
-        amounts = _apportion([MICRO * (amount * moved - rest * abs(amount)) for amount in exact], unit * (moved or 1))
-    if sum(map(abs, amounts)) > MOST:
-        raise PotluckError(f"must stay below {MOST // MICRO:,} in all, got {list(transfers)}", field="transfers")
-    return amounts
+    return _apportion([MICRO * (amount * moved - rest * abs(amount)) for amount in exact], unit * (moved or 1))
 
 
 def _apportion(above: Sequence[int], below: int) -> list[int]:

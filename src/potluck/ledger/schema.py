@@ -8,7 +8,20 @@ from pathlib import Path
 
 from potluck.errors import PotluckError
 
-__all__ = ["APPLICATION", "FORMAT", "SCHEMA", "explained", "open_reader", "open_writer", "schema_of"]
+__all__ = [
+    "APPLICATION",
+    "FAULTS",
+    "FORMAT",
+    "SCHEMA",
+    "check_kind",
+    "explained",
+    "open_reader",
+    "open_writer",
+    "schema_of",
+]
+
+FAULTS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises where a file is damaged: its own message may quote bytes that are no text."""
 
 APPLICATION = 0x504F544C
 """SQLite's `application_id` of a ledger: POTL."""
@@ -127,7 +140,7 @@ def explained(place: Path, undone: str = "") -> Iterator[None]:
     """Say in one line what SQLite found wrong with the file or the disk, and what was not done for it."""
     try:
         yield
-    except sqlite3.Error as fault:
+    except FAULTS as fault:
         name = getattr(fault, "sqlite_errorname", "")
         if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
             remedy = "the disk is full or failing; make room and do it again, nothing before is lost"

@@ -8,7 +8,7 @@ import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -47,7 +47,7 @@ class Ledger:
             self._lock.close()
             raise
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Ledger":
         """Close it at the end."""
         return self
 

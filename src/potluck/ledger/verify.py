@@ -1,6 +1,5 @@
 """Does a ledger say today what was signed? The first link that does not is named."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from potluck.errors import PotluckError
 from potluck.ledger.chain import BrokenChainError, Chain
 from potluck.ledger.entries import Statement
 from potluck.ledger.keys import signed
-from potluck.ledger.schema import SCHEMA, open_reader, schema_of
+from potluck.ledger.schema import FAULTS, SCHEMA, open_reader, schema_of
 
 __all__ = ["Verification", "verify"]
 
@@ -55,16 +54,16 @@ def verify(
         wanted |= {each.hash.hex(): each for each in receipts}
         if schema_of(db) != SCHEMA:
             raise BrokenChainError("its tables, triggers or views were altered")
+        (state,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+        if state != "ok":
+            raise BrokenChainError(f"the file is damaged: {state}")
         chain.walk(coordinator, wanted, lambda share: progress("checking entries", share))
         for missing in wanted.values():
             raise BrokenChainError(_missing(missing, chain))
         chain.check_countersignatures(every, lambda share: progress("checking countersignatures", share))
-        (state,) = db.execute("PRAGMA integrity_check(1)").fetchone()
-        if state != "ok":
-            raise BrokenChainError(f"the file is damaged: {state}")
     except BrokenChainError as found:
         fault = str(found)
-    except sqlite3.Error as found:
+    except FAULTS as found:
         fault = f"after link {chain.number} the file is damaged: {found}"
     finally:
         db.close()
