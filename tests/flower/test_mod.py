@@ -16,7 +16,7 @@ from potluck.agents.actors import ConstantActor, NetworkActor
 from potluck.errors import PotluckError
 from potluck.flower.consortium import Consortium, write_private
 from potluck.flower.deciders import Learning, Situation, decider
-from potluck.flower.site import read_site
+from potluck.flower.site import Site, read_site
 from potluck.flower.state import load_state
 from potluck.flower.wire import RECORD, Notice, Rules
 from potluck.ledger import Opening, Statement, new_key
@@ -282,7 +282,7 @@ def test_a_learner_learns_over_two_runs_and_remembers(tmp_path: Path, name: str)
 
 
 def test_a_window_with_a_gap_is_dropped() -> None:
-    seat = decider("maa2c", read_none(), RULES, 4, 42)
+    seat = decider("random", SITE, RULES, 4, 42)
     assert isinstance(seat, Learning)
     state = seat.init()
     seen = Situation(jnp.zeros(42), first=True, last=False)
@@ -297,16 +297,9 @@ def test_a_window_with_a_gap_is_dropped() -> None:
     assert int(unpaid.slots) == 0
 
 
-def read_none() -> Any:
-    class NoSite:
-        agent = None
-
-        def beside(self, name: str) -> Path:
-            return Path("/nowhere") / name
-
-    return NoSite()
+SITE = Site(profit=1.0, energy=1.0, energy_price=1.0, communication=1.0, key="none", coordinator="none")
 
 
 def test_a_share_outside_the_box_is_named() -> None:
     with pytest.raises(PotluckError, match=r"share in \[0, 1\]"):
-        decider(1.5, read_none(), RULES, 4, 42)
+        decider(1.5, SITE, RULES, 4, 42)

@@ -4,15 +4,15 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = ["Environment"]
+__all__ = ["Environment", "Sizes"]
 
 State = TypeVar("State")
 Report = TypeVar("Report", covariant=True)
 
 
 @runtime_checkable
-class Environment(Protocol[State, Report]):
-    """A game of `horizon` slots as pure functions, unbatched; actions are in [0, 1]."""
+class Sizes(Protocol):
+    """What a learner is built from."""
 
     @property
     def players(self) -> int:
@@ -33,6 +33,11 @@ class Environment(Protocol[State, Report]):
     def horizon(self) -> int:
         """Slots until the game ends; nothing is earned afterwards."""
         ...
+
+
+@runtime_checkable
+class Environment(Sizes, Protocol[State, Report]):
+    """A game of `horizon` slots as pure functions, unbatched; actions are in [0, 1]."""
 
     def reset(self, key: PRNGKeyArray) -> State:
         """A game before its first slot."""

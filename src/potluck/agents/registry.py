@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import jax.numpy as jnp
 
-from potluck.agents.environment import Environment
+from potluck.agents.environment import Sizes
 from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.learner import Learner
 from potluck.agents.networks import DNCSize
@@ -56,7 +56,7 @@ class Options:
 class Brief:
     """What an agent is told when it is built for one player of an environment."""
 
-    environment: Environment[Any, Any]
+    environment: Sizes
     discount: float
     updates: int
     """Windows that it will learn from."""

@@ -22,7 +22,7 @@ from potluck.mechanisms import Facts, Mechanism, first_state, settle_slot
 from potluck.mechanisms.build import try_out
 from potluck.scenario import Declared, Normal, Scenario
 
-__all__ = ["Books", "open_books", "public_mechanism", "rules_of"]
+__all__ = ["Books", "open_books", "public_mechanism", "rules_of", "unit_of"]
 
 LOG = logging.getLogger("flwr")
 
@@ -158,10 +158,15 @@ class Books:
 
 
 def open_books(
-    place: Path, key: Ed25519PrivateKey, run: str, silos: Mapping[str, bytes], scenario: Scenario, rules: Rules
+    place: Path,
+    key: Ed25519PrivateKey,
+    run: str,
+    silos: Mapping[str, bytes],
+    mechanism: Mechanism[Any],
+    unit: float,
+    rules: Rules,
 ) -> Books:
     """Begin a run, or go on with one that is in the ledger under the same rules."""
-    mechanism = public_mechanism(scenario)
     ledger = Ledger(place, key)
     try:
         with reading(place) as book:
@@ -171,10 +176,10 @@ def open_books(
             # The untrained model was measured when the run began; what is at hand now may be trained already.
             rules = replace(rules, precision=Rules.from_text(known.rules).precision)
         opening = ledger.begin(run, dict(silos), balanced=mechanism.balanced, rules=rules.to_text())
-        books = Books(ledger, opening, mechanism, unit_of(scenario), rules)
+        books = Books(ledger, opening, mechanism, unit, rules)
         if rows and "marginal" in mechanism.needs:
             raise PotluckError(
-                f"run {run} cannot be resumed: {scenario.mechanism.kind} is settled on what only a live slot can "
+                f"run {run} cannot be resumed: {rules.mechanism['kind']} is settled on what only a live slot can "
                 "measure; name a new run"
             )
         width = len(opening.silos)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -39,6 +39,7 @@ class Situation:
     """Whether it ends with it."""
 
 
+@runtime_checkable
 class Decider(Protocol):
     """What turns observations into contributions, and payoffs into better ones."""
 
@@ -252,7 +253,7 @@ def decider(agent: str | float | Path, site: Site, rules: Rules, silos: int, siz
     if name.startswith("fixed:"):
         return FixedShare(float(argument))
     seat = Seat(size, rules.horizon, silos)
-    brief = Brief(seat, rules.discount, UPDATES, argument=argument)  # type: ignore[arg-type]
+    brief = Brief(seat, rules.discount, UPDATES, argument=argument)
     if spec.joint:
         raise PotluckError(f": {name} decides for all silos; no single one can use it", field="agent")
     learner = spec.build(brief)

@@ -22,7 +22,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from potluck.errors import PotluckError
-from potluck.flower.coordinator import Books, open_books, public_mechanism, rules_of
+from potluck.flower.coordinator import Books, open_books, public_mechanism, rules_of, unit_of
 from potluck.flower.replies import Asked, Heard, Refused, sift, sift_evaluations
 from potluck.flower.wire import RECORD, Notice
 from potluck.ledger import read_key, read_public
@@ -211,7 +211,8 @@ class Incentivized(Strategy):  # type: ignore[misc]
         run = self._run if self._run is not None else str(grid.run.run_id)
         reached = self._measure(arrays) if callable(self._precision) else self._evaluated(grid, arrays)
         rules = rules_of(self.scenario, self._mechanism, self._weighted_by, reached)
-        books = open_books(self._ledger, self._key, run, self._silos, self.scenario, rules)
+        unit = unit_of(self.scenario)
+        books = open_books(self._ledger, self._key, run, self._silos, self._mechanism, unit, rules)
         if books.slot > 1:
             LOG.info("potluck: run %s goes on with slot %d", run, books.slot)
         return books
