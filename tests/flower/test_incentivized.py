@@ -78,7 +78,7 @@ def test_weights_are_the_claims_and_never_the_number_of_samples(tmp_path: Path) 
 def test_every_silo_is_told_its_own_settlement_and_no_others(tmp_path: Path) -> None:
     consortium, grid = federation(tmp_path, [1.0, 0.5, 0.25, 0.0])
     incentivized(consortium).start(grid, START, num_rounds=2)
-    told = {}
+    told: dict[int, list[bytes]] = {}
     for message in grid.sent:
         notice = Notice.from_record(message.content.config_records[RECORD])
         for raw in notice.statements:

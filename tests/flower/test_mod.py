@@ -14,6 +14,7 @@ from flwr.app import Message
 
 from potluck.agents.actors import ConstantActor, NetworkActor
 from potluck.errors import PotluckError
+from potluck.flower import Incentivized
 from potluck.flower.consortium import Consortium, write_private
 from potluck.flower.deciders import Learning, Situation, decider
 from potluck.flower.site import Site, read_site
@@ -70,19 +71,19 @@ def test_a_replayed_message_is_refused(consortium: Consortium, grid: LocalGrid, 
     assert state_of(consortium, 0) == before
 
 
-def test_the_same_slot_asked_again_gets_the_same_answer(tmp_path: Path) -> None:
+def test_the_same_slot_asked_again_gets_the_same_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A coordinator that died before it settled asks again; an agent must not draw anew.
     consortium = consortium_in(tmp_path, scenario_of(), ["random", 1.0, 1.0, 1.0])
     grid = LocalGrid(consortium, [client_app() for _ in range(4)])
     grid.replies = lambda _: []
-    strategy = incentivized(consortium)
 
     def die(*_: object) -> None:
         raise InterruptedError
 
-    strategy.aggregate_train = die
+    monkeypatch.setattr(Incentivized, "aggregate_train", die)
     with pytest.raises(InterruptedError):
-        strategy.start(grid, START, num_rounds=1)
+        incentivized(consortium).start(grid, START, num_rounds=1)
+    monkeypatch.undo()
     (first,) = state_of(consortium, 0)["memberships"].values()
     grid.replies = lambda reply: [reply]
     incentivized(consortium).start(grid, START, num_rounds=1)
@@ -124,7 +125,7 @@ def test_a_forged_settlement_is_refused_and_not_countersigned(
 
 
 def test_a_settlement_on_another_contribution_than_was_claimed_is_refused(
-    consortium: Consortium, grid: LocalGrid, said: pytest.LogCaptureFixture
+    consortium: Consortium, grid: LocalGrid, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     strategy = incentivized(consortium)
     settle = strategy._settle
@@ -136,7 +137,7 @@ def test_a_settlement_on_another_contribution_than_was_claimed_is_refused(
         ]
         settle(precision)
 
-    strategy._settle = cheat
+    monkeypatch.setattr(strategy, "_settle", cheat)
     strategy.start(grid, START, num_rounds=2)
     assert "settled on a contribution of 0.1, and this silo claimed 1" in said.text
     assert not any(row.countersigned for row in rows(consortium, silo="silo-0"))
@@ -167,10 +168,15 @@ def test_what_an_app_says_when_it_fails_stays_in_the_silo(
         raise ZeroDivisionError(f"of {held} patients")
 
     monkeypatch.setattr("tests.flower.local.contributed_samples", fail)
-    replies: list[Message] = []
-    grid.replies = lambda reply: [replies.append(reply) or reply]
+    reasons = set()
+
+    def watch(reply: Message) -> list[Message]:
+        reasons.add(reply.error.reason)
+        return [reply]
+
+    grid.replies = watch
     incentivized(consortium).start(grid, START, num_rounds=1)
-    assert {reply.error.reason for reply in replies} == {"ZeroDivisionError in this silo's app; its own log says more"}
+    assert reasons == {"ZeroDivisionError in this silo's app; its own log says more"}
     assert "of 120 patients" in said.text
 
 
@@ -230,7 +236,7 @@ def test_an_exported_policy_decides_and_keeps_its_memory(tmp_path: Path) -> None
     policy = load_policy(consortium.terms(0).with_name("policy.potluck"))
     policy.start()
     expected = [policy.decide(observation) for observation in observations(grid)]
-    np.testing.assert_allclose(played(consortium, 0), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.array(played(consortium, 0), float), np.array(expected), rtol=1e-6)
     assert len(set(expected)) == 3
 
 

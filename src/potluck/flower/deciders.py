@@ -264,10 +264,8 @@ def decider(agent: str | float | Path, site: Site, rules: Rules, silos: int, siz
 
 def _fitting(policy: LoadedPolicy, file: Path, rules: Rules, silos: int) -> LoadedPolicy:
     """Refused where it was trained for a game in which silos see something else."""
-    about = {name: policy.about.get(name) for name in ("silos", "history", "observation")}
     wanted = {"silos": silos, "history": rules.history, "observation": list(rules.observation)}
     for name, value in wanted.items():
-        trained = list(about[name]) if name == "observation" and about[name] else about[name]
-        if trained != value:
+        if (trained := policy.about.get(name)) != value:
             raise PotluckError(f"{file}: was trained with {name} {trained}, and this run has {value}; export another")
     return policy

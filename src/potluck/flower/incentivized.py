@@ -37,7 +37,7 @@ LOOKING = 0.2
 """Seconds between two looks at who is connected."""
 
 
-class Incentivized(Strategy):  # type: ignore[misc]
+class Incentivized(Strategy):
     """Any strategy, and after every slot a settlement by the scenario's mechanism in the ledger.
 
     `precision` is a function of the global model, on the server's held-out data, or the name of a metric that silos

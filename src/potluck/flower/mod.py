@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Context, Error, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common.constant import ErrorCode
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from potluck.errors import PotluckError
 from potluck.flower.deciders import Decider, Situation, decider
@@ -220,26 +222,22 @@ def _observation(turn: _Turn, account: Account) -> Float[Array, " observation"]:
     past = [
         costs.get(slot - back, site.communication) if slot > back else 0.0 for back in range(1, len(history.signal) + 1)
     ]
-    parts = (history.contributions, history.signal, history.precision, past, site.samples or turn.state.held)
-    over = min(slot - 1, rules.horizon)
-    numbers = (np.asarray(part, np.float32) for part in parts)
-    return _observe(*numbers, np.asarray(account.place), np.asarray(over), rules.horizon, rules.observation)
+    return _observe(
+        Record(*map(_array, (history.contributions, history.signal, history.precision))),
+        Own(_array(past), _array(site.samples or turn.state.held)),
+        jnp.asarray(account.place),
+        jnp.asarray(min(slot - 1, rules.horizon)),
+        rules.horizon,
+        rules.observation,
+    )
 
 
-@eqx.filter_jit
-def _observe(
-    contributions: Float[Array, "history silos"],
-    signal: Float[Array, " history"],
-    precision: Float[Array, " history"],
-    communication: Float[Array, " history"],
-    samples: Float[Array, ""],
-    silo: Int[Array, ""],
-    over: Int[Array, ""],
-    horizon: int,
-    names: tuple[str, ...],
-) -> Float[Array, " observation"]:
-    own = Own(communication, samples)
-    return observe_one(Record(contributions, signal, precision), own, silo, over, horizon, names)
+def _array(numbers: ArrayLike) -> Float[Array, "..."]:
+    return jnp.asarray(np.asarray(numbers, np.float32))
+
+
+_observe = eqx.filter_jit(observe_one)
+"""In one piece: every slot may run in a process of its own, which would compile it operation by operation."""
 
 
 def _trained_on(slot: Bringing) -> tuple[int, int]:

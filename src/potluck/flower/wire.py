@@ -5,6 +5,7 @@ Nothing here can carry a silo's terms: a claim holds shares or samples, as the b
 
 import json
 from dataclasses import asdict, dataclass
+from types import UnionType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -147,8 +148,8 @@ class Claim:
     @classmethod
     def from_record(cls, record: ConfigRecord) -> "Claim":
         """Read it back; a ValueError where a field is missing or of another kind."""
-        kinds = {"run": str, "slot": int, "silo": str, "amount": (int, float), "received": int}
-        kinds |= {"countersignature": bytes, "signature": bytes}
+        kinds: dict[str, type | UnionType] = {"run": str, "slot": int, "silo": str, "amount": int | float}
+        kinds |= {"received": int, "countersignature": bytes, "signature": bytes}
         for name, kind in kinds.items():
             if not isinstance(record.get(name), kind) or isinstance(record[name], bool):
                 raise ValueError(f"its claim has no {name} that can be read")
