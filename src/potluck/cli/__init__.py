@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import bench, certify, data, demo, families, federation, game, ledger, scenario, sweep
+from potluck.cli import bench, certify, data, demo, families, federation, flower, game, ledger, scenario, sweep
 from potluck.cli import train as training
 from potluck.errors import PotluckError
 
@@ -40,6 +40,7 @@ app.command("resume")(training.resume)
 app.command("play")(training.play)
 app.command("export")(training.export)
 app.command("certify")(certify.certify)
+app.add_typer(flower.commands, name="flower")
 app.add_typer(ledger.commands, name="ledger")
 app.command("list")(families.list_)
 app.add_typer(bench.commands, name="bench")

@@ -1,6 +1,7 @@
 """The files of a consortium on one machine: keys, the roster, and every silo's own folder. For trials and tests."""
 
 import os
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,11 @@ class Consortium:
         """What a silo's agent remembers."""
         return self.folder / f"silo-{silo}" / "agent.state"
 
+    def choose(self, silo: int, agent: str | float | Path) -> None:
+        """Let another agent decide for a silo."""
+        values = tomllib.loads(self.terms(silo).read_text(encoding="utf-8"))
+        write_private(self.terms(silo), tomli_w.dumps({**values, "agent": _said(agent)}))
+
 
 def make_consortium(
     folder: Path, scenario: Scenario, agents: Sequence[str | float | Path], terms: Terms | None = None
@@ -64,7 +70,6 @@ def make_consortium(
         place = found.terms(silo)
         place.parent.mkdir(mode=0o700)
         roster[name] = public_key(new_key(place.with_name("silo.key"))).hex()
-        agent = agents[silo]
         values = {
             "profit": float(terms.profit[silo]),
             "energy": float(terms.energy[silo]),
@@ -73,11 +78,16 @@ def make_consortium(
             "samples": float(terms.samples[silo]),
             "key": "silo.key",
             "coordinator": coordinator,
-            "agent": str(agent) if isinstance(agent, Path) else agent,
+            "agent": _said(agents[silo]),
         }
         write_private(place, tomli_w.dumps(values))
     found.roster.write_text(tomli_w.dumps(roster), encoding="utf-8")
     return found
+
+
+def _said(agent: str | float | Path) -> str | float:
+    """As a terms file says it; a policy's file may lie anywhere."""
+    return str(agent.resolve()) if isinstance(agent, Path) else agent
 
 
 def write_private(place: Path, text: str) -> None:

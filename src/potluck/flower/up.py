@@ -1,0 +1,142 @@
+"""One command's worth of federation: a consortium on this machine, its processes, a run, and a look at the ledger."""
+
+import fcntl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from potluck.errors import PotluckError
+from potluck.flower.consortium import Consortium, make_consortium
+from potluck.flower.federation import Federation, deployed, simulated
+from potluck.ledger import Row, reading
+from potluck.scenario import FederationConfig, Scenario, render
+
+__all__ = ["Trial", "example_app", "play"]
+
+LOOKING = 0.5
+"""Seconds between two looks at the ledger."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is played, by whom, and where its files go."""
+
+    scenario: Scenario
+    slots: int
+    agents: tuple[str | float | Path, ...]
+    folder: Path
+    tls: bool = False
+    simulation: bool = False
+    timeout: float = 600.0
+    """Seconds that a silo may take for a slot."""
+
+    def __post_init__(self) -> None:
+        count = self.scenario.silos.count
+        if not isinstance(self.scenario.precision, FederationConfig):
+            raise PotluckError("must be 'fedavg': this federation trains for real", field="precision.source")
+        if len(self.agents) != count:
+            raise PotluckError(
+                f": one for all, or one for each of {count} silos; got {len(self.agents)}", field="policy"
+            )
+        if self.tls and self.simulation:
+            raise PotluckError(": simulated silos are processes of one machine; leave one of them out", field="tls")
+
+
+def example_app() -> Path:
+    """The Flower app on digits: beside the package in a checkout, inside it where it was installed."""
+    for place in (Path(__file__).parents[3] / "examples" / "flower-digits", Path(__file__).parent / "digits"):
+        if (place / "pyproject.toml").is_file():
+            return place
+    raise PotluckError("the example app examples/flower-digits is missing; install Potluck again")
+
+
+def play(trial: Trial, watch: Callable[[list[Row]], None] = lambda _: None) -> tuple[Consortium, str]:
+    """Start everything, play the slots, stop everything; the consortium's files stay. `watch` is told of every slot.
+
+    In a folder that holds a consortium, the same silos play on: agents know what they learnt, the ledger goes on.
+    """
+    trial.folder.mkdir(parents=True, exist_ok=True)
+    with _alone(trial.folder):
+        consortium = _consortium(trial)
+        run = f"run-{_runs(consortium) + 1}"
+        files = {name: str(getattr(consortium, name)) for name in ("scenario", "ledger", "key")}
+        config: dict[str, str | int | float] = {
+            **files,
+            "silos": str(consortium.roster),
+            "run": run,
+            "num-server-rounds": trial.slots,
+            "timeout": trial.timeout,
+        }
+        if trial.simulation:
+            config |= {"terms": str(consortium.terms("{partition-id}"))}
+            config |= {"agent-state": str(consortium.state("{partition-id}"))}
+        with _started(trial, consortium) as federation:
+            federation.start_run(example_app(), config, run)
+            _follow(federation, consortium, run, watch)
+    return consortium, run
+
+
+def _consortium(trial: Trial) -> Consortium:
+    names = tuple(f"silo-{silo}" for silo in range(trial.scenario.silos.count))
+    found = Consortium(trial.folder.resolve(), names)
+    if not found.roster.exists():
+        return make_consortium(found.folder, trial.scenario, trial.agents)
+    if found.terms(len(names)).exists() or not found.terms(len(names) - 1).exists():
+        raise PotluckError(f"{trial.folder}: holds a consortium of other silos; name another folder", field="out")
+    found.scenario.write_text(render(trial.scenario), encoding="utf-8")
+    for silo, agent in enumerate(trial.agents):
+        found.choose(silo, agent)
+    return found
+
+
+def _started(trial: Trial, consortium: Consortium) -> AbstractContextManager[Federation]:
+    if trial.simulation:
+        return simulated(consortium.folder, len(consortium.names))
+    return deployed(consortium, tls=trial.tls)
+
+
+def _runs(consortium: Consortium) -> int:
+    if not consortium.ledger.exists():
+        return 0
+    with reading(consortium.ledger) as book:
+        return len(book.runs())
+
+
+def _follow(federation: Federation, consortium: Consortium, run: str, watch: Callable[[list[Row]], None]) -> None:
+    """Tell of every slot as it is settled, until the run is over; raise if it failed."""
+    told = 0
+    going = True
+    while going:
+        going = federation.group.running(run)
+        for slot in _settled(consortium, run, after=told):
+            watch(slot)
+            told = slot[0].slot
+        if going:
+            federation.group.check(["superlink"])
+            time.sleep(LOOKING)
+    log = federation.group.log(run)
+    if (code := federation.group.code(run)) != 0 or told == 0:
+        raise PotluckError(f"the run ended with {code}: {federation.group.last_words(run)}; see {log}")
+
+
+def _settled(consortium: Consortium, run: str, after: int) -> Iterator[list[Row]]:
+    if not consortium.ledger.exists():
+        return
+    with reading(consortium.ledger) as book:
+        if run not in [opening.run for opening in book.runs()]:
+            return
+        rows = [row for row in book.rows(run=run) if row.slot > after]
+    width = len(consortium.names)
+    yield from (rows[at : at + width] for at in range(0, len(rows), width))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PotluckError(f"{folder}: a federation is up here; stop it first", field="out") from None
+        yield
