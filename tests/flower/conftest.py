@@ -1,7 +1,10 @@
 import logging
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ["FLWR_TELEMETRY_ENABLED"] = "0"  # before Flower is imported
 
 from potluck.flower.consortium import Consortium
 from tests.flower.local import LocalGrid, client_app, consortium_in, scenario_of

@@ -1,7 +1,6 @@
 """A federation inside one process: Flower's own messages, ClientApps and strategies, and no processes to wait for."""
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -148,8 +147,6 @@ def incentivized(consortium: Consortium, strategy: Strategy | None = None, **opt
         scenario=consortium.scenario,
         ledger=consortium.ledger,
         **{
-            "key": consortium.key,
-            "silos": tomllib.loads(consortium.roster.read_text()),
             "precision": precision,
             "patience": 0.0,
             "run": "trial",

@@ -1,8 +1,5 @@
 """The coordinator: FedAvg, and after every slot a settlement in the ledger."""
 
-import tomllib
-from pathlib import Path
-
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
@@ -22,8 +19,6 @@ def main(grid: Grid, context: Context) -> None:
         FedAvg(fraction_evaluate=0.0),
         scenario=str(config["scenario"]),
         ledger=str(config["ledger"]),
-        key=str(config["key"]),
-        silos=tomllib.loads(Path(str(config["silos"])).read_text()),
         precision=lambda arrays: accuracy(arrays, source),
         run=str(config["run"]) or None,
     )

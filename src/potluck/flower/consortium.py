@@ -35,7 +35,7 @@ class Consortium:
     @property
     def key(self) -> Path:
         """The coordinator's private key."""
-        return self.folder / "coordinator" / "coordinator.key"
+        return self.folder / "coordinator.key"
 
     @property
     def roster(self) -> Path:
@@ -62,7 +62,7 @@ def make_consortium(
     """Keys for all, and for each silo a private file with the terms that the scenario draws for it."""
     terms = scenario.draw(jax.random.key(scenario.seed)) if terms is None else terms
     found = Consortium(folder, tuple(f"silo-{silo}" for silo in range(scenario.silos.count)))
-    found.key.parent.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     found.scenario.write_text(render(scenario), encoding="utf-8")
     coordinator = public_key(new_key(found.key)).hex()
     roster = {}

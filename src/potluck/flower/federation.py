@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ QUIET = {
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
 }
 """Nothing is sent anywhere, nothing is installed; tasks are looked for every 0.1 s; what JAX compiles is kept."""
@@ -124,7 +126,12 @@ def simulated(folder: Path, silos: int, environment: Mapping[str, str] | None = 
         import ray  # noqa: F401
     except ModuleNotFoundError:
         raise PotluckError("the simulation engine needs Ray; install it with: pip install 'flwr[simulation]'") from None
-    with _linked(folder, tls=False, nodes=silos, environment=environment or {}) as federation:
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as scratch,  # sockets need short names
+        _linked(
+            folder, tls=False, nodes=silos, environment={"RAY_TMPDIR": scratch, **(environment or {})}
+        ) as federation,
+    ):
         yield federation
 
 

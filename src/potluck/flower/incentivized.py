@@ -1,7 +1,6 @@
 """The server's side: a wrapper around any Flower strategy that pays silos for what they bring.
 
-    strategy = Incentivized(FedAvg(), scenario="scenario.toml", ledger="ledger.db", key="coordinator.key",
-                            silos={"north": "north.pub", "south": "south.pub"}, precision=accuracy)
+    strategy = Incentivized(FedAvg(), scenario="scenario.toml", ledger="ledger.db")
     strategy.start(grid, initial_arrays, num_rounds=30, timeout=600)
 
 It delegates the four hooks, as Flower's wrappers for differential privacy do, and inherits `start`.
@@ -11,6 +10,7 @@ import copy
 import logging
 import math
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,10 +41,11 @@ class Incentivized(Strategy):
     """Any strategy, and after every slot a settlement by the scenario's mechanism in the ledger.
 
     `precision` is a function of the global model, on the server's held-out data, or the name of a metric that silos
-    report when the strategy has them evaluate. `silos` gives every silo's name and public key, in the order of the
-    scenario. `run` names the run in the ledger: under the same name a coordinator that was stopped goes on where it
-    was; otherwise Flower's number for the run is its name. Before the first slot the coordinator waits `patience`
-    seconds for all silos, later for any; then the slot goes on with those who are there.
+    report when the strategy has them evaluate. `key` is the coordinator's private key, `silos` every silo's name and
+    public key in the scenario's order, or a TOML file of them; beside the ledger, coordinator.key and silos.toml, if
+    they are left out. `run` names the run in the ledger: under the same name a coordinator that was stopped goes on
+    where it was; otherwise Flower's number for the run is its name. Before the first slot the coordinator waits
+    `patience` seconds for all silos, later for any; then the slot goes on with those who are there.
 
     A silo that does not answer in time, or not as it should, is settled as one that brings nothing.
     """
@@ -55,9 +56,9 @@ class Incentivized(Strategy):
         *,
         scenario: Scenario | str | Path,
         ledger: str | Path,
-        key: Ed25519PrivateKey | str | Path,
-        silos: Mapping[str, str | bytes],
-        precision: Callable[[ArrayRecord], float] | str,
+        precision: Callable[[ArrayRecord], float] | str = "accuracy",
+        key: Ed25519PrivateKey | str | Path | None = None,
+        silos: Mapping[str, str | bytes] | str | Path | None = None,
         run: str | None = None,
         patience: float = 60.0,
     ) -> None:
@@ -66,8 +67,9 @@ class Incentivized(Strategy):
         self.scenario = scenario if isinstance(scenario, Scenario) else load(scenario)
         self._mechanism = public_mechanism(self.scenario)
         self._ledger, self._run, self._patience = Path(ledger), run, patience
-        self._key = key if isinstance(key, Ed25519PrivateKey) else read_key(Path(key))
-        self._silos = {name: key if isinstance(key, bytes) else read_public(str(key)) for name, key in silos.items()}
+        place = self._ledger.with_name("coordinator.key") if key is None else key
+        self._key = place if isinstance(place, Ed25519PrivateKey) else read_key(Path(place))
+        self._silos = _roster(self._ledger.with_name("silos.toml") if silos is None else silos)
         self._precision = precision
         self._innermost = _innermost(strategy)
         self._weighted_by = str(getattr(self._innermost, "weighted_by_key", "num-examples"))
@@ -227,7 +229,9 @@ class Incentivized(Strategy):
     def _evaluated(self, grid: Grid, arrays: ArrayRecord) -> float:
         """P of the untrained model where only silos can measure it: one evaluation before the first slot."""
         with _minimum(self._innermost, len(list(grid.get_node_ids()))):
-            messages = list(self.strategy.configure_evaluate(0, arrays, ConfigRecord(), grid))
+            plain = list(self.strategy.configure_evaluate(0, arrays, ConfigRecord(), grid))
+        alike = ConfigRecord({"weighted-by": self._weighted_by})
+        messages = [self._with(message, alike) for message in plain]
         replies = list(grid.send_and_receive(messages, timeout=self._timeout))
         good, refused = sift_evaluations(replies, self._weighted_by, str(self._precision))
         self._name(refused, 0)
@@ -242,12 +246,14 @@ class Incentivized(Strategy):
         return nodes
 
     def _with_notice(self, message: Message) -> Message:
-        """A message of its own: FedAvg lets all share one record."""
-        node = message.metadata.dst_node_id
-        content = RecordDict({**message.content, RECORD: self._notice(node).to_record()})
-        kind, group = message.metadata.message_type, message.metadata.group_id
-        ttl = min(message.metadata.ttl, self._timeout)
-        return Message(content, node, kind, ttl=ttl, group_id=group)
+        return self._with(message, self._notice(message.metadata.dst_node_id).to_record())
+
+    def _with(self, message: Message, record: ConfigRecord) -> Message:
+        """A message of its own, with one more record: FedAvg lets all silos share one. It is stale after the slot."""
+        known = message.metadata
+        content = RecordDict({**message.content, RECORD: record})
+        ttl = min(known.ttl, self._timeout)
+        return Message(content, known.dst_node_id, known.message_type, ttl=ttl, group_id=known.group_id)
 
     def _notice(self, node: int, *, closing: bool = False) -> Notice:
         books = self._opened
@@ -309,6 +315,16 @@ class Incentivized(Strategy):
         for one in refused:
             number = self._opened.slot if slot is None else slot
             LOG.warning("potluck: slot %d: the answer of %s is refused: %s", number, one.who, one.why)
+
+
+def _roster(silos: Mapping[str, str | bytes] | str | Path) -> dict[str, bytes]:
+    """Names and public keys, as given or as a file lists them."""
+    if isinstance(silos, str | Path):
+        try:
+            silos = tomllib.loads(Path(silos).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as fault:
+            raise PotluckError(f': {fault}; write one line per silo, name = "its public key"', field="silos") from None
+    return {name: key if isinstance(key, bytes) else read_public(str(key)) for name, key in silos.items()}
 
 
 def _bare(message: Message) -> Message:

@@ -100,16 +100,19 @@ class _Turn:
 
 
 def _answer(agent: str | float | Path, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    notice = Notice.from_record(message.content.config_records[RECORD])
+    record = message.content.config_records[RECORD]
+    if "weighted-by" in record:  # the untrained model is evaluated, before there is a run
+        return _unweighted(call_next(_bare(message), context), str(record["weighted-by"]), None)
+    notice = Notice.from_record(record)
     training = message.metadata.message_type == MessageType.TRAIN
     opening = Opening.from_bytes(notice.opening)
     rules = Rules.from_text(opening.rules)
     if not training and not notice.statements:
-        return _unweighted(call_next(_bare(message), context), rules, None)
+        return _unweighted(call_next(_bare(message), context), rules.weighted_by, None)
     turn = _begin(agent, notice, opening, rules, context)
     _receive(turn)
     if not training:
-        return _unweighted(call_next(_bare(message), context), rules, turn.claim(0.0))
+        return _unweighted(call_next(_bare(message), context), rules.weighted_by, turn.claim(0.0))
     if notice.closing:
         return Message(RecordDict({RECORD: turn.claim(0.0).to_record()}), reply_to=message)
     decision = _decide(turn)
@@ -262,12 +265,12 @@ def _claimed(turn: _Turn, reply: Message, amount: float) -> Message:
     return reply
 
 
-def _unweighted(reply: Message, rules: Rules, claim: Claim | None) -> Message:
+def _unweighted(reply: Message, weighted_by: str, claim: Claim | None) -> Message:
     """Evaluations count alike: the size of a silo's test data tells of |D|."""
     if reply.has_error():
         return reply
     for metrics in reply.content.metric_records.values():
-        for name in (rules.weighted_by, EXAMPLES):
+        for name in (weighted_by, EXAMPLES):
             if name in metrics:
                 metrics[name] = 1.0
     if claim is not None:

@@ -61,10 +61,9 @@ def play(trial: Trial, watch: Callable[[list[Row]], None] = lambda _: None) -> t
     with _alone(trial.folder):
         consortium = _consortium(trial)
         run = f"run-{_runs(consortium) + 1}"
-        files = {name: str(getattr(consortium, name)) for name in ("scenario", "ledger", "key")}
         config: dict[str, str | int | float] = {
-            **files,
-            "silos": str(consortium.roster),
+            "scenario": str(consortium.scenario),
+            "ledger": str(consortium.ledger),
             "run": run,
             "num-server-rounds": trial.slots,
             "timeout": trial.timeout,

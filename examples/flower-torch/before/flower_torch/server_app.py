@@ -1,0 +1,18 @@
+"""flower-torch: a Flower / PyTorch app."""
+
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from flower_torch.task import Net
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Main entry point for the ServerApp."""
+    strategy = FedAvg()
+    arrays = ArrayRecord(Net().state_dict())
+    result = strategy.start(grid, arrays, num_rounds=context.run_config["num-server-rounds"])
+    print("Final accuracy:", result.evaluate_metrics_clientapp)
