@@ -1,6 +1,5 @@
 """A federation inside one process: Flower's own messages, ClientApps and strategies, and no processes to wait for."""
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from potluck.flower import Incentivized, contributed_samples, contribution
 from potluck.flower.consortium import Consortium, make_consortium
+from potluck.flower.state import read_about
 from potluck.ledger import Row, reading
 from potluck.scenario import Scenario, Silos, mechanism_of
 
@@ -168,5 +168,4 @@ def array(numbers: np.ndarray) -> Array:
 
 def state_of(consortium: Consortium, silo: int) -> dict[str, Any]:
     """What a silo's state file says of itself."""
-    content = consortium.state(silo).read_bytes()
-    return dict(json.loads(content.split(b"\n", 1)[1][32:].split(b"\n", 1)[0]))
+    return read_about(consortium.state(silo))

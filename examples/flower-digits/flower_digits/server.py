@@ -1,5 +1,8 @@
 """The coordinator: FedAvg, and after every slot a settlement in the ledger."""
 
+from pathlib import Path
+
+import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
@@ -22,6 +25,7 @@ def main(grid: Grid, context: Context) -> None:
         precision=lambda arrays: accuracy(arrays, source),
         run=str(config["run"]) or None,
     )
-    strategy.start(
+    result = strategy.start(
         grid, initial(source, seed=0), num_rounds=int(config["num-server-rounds"]), timeout=float(config["timeout"])
     )
+    np.savez(Path(str(config["ledger"])).with_name("model.npz"), *result.arrays.to_numpy_ndarrays())

@@ -5,7 +5,8 @@ import tempfile
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,6 +41,8 @@ def _bench() -> None:
     [bold]potluck bench memory[/bold]
 
     [bold]potluck bench training --json[/bold]
+
+    [bold]potluck bench flower[/bold]
     """
 
 
@@ -278,6 +281,51 @@ def training(
             row.agent, row.task, row.device, str(row.silos), str(row.games), str(row.seeds),
             f"{row.slots_per_second:,.0f}", f"{row.compile_seconds:.1f}", f"{row.compile_seconds_cached:.1f}",
         )  # fmt: skip
+    Console().print(table)
+
+
+@commands.command()
+def flower(
+    engine: Annotated[list[str] | None, typer.Option(help="simulation, deployment; both otherwise.")] = None,
+    slots: Annotated[int, typer.Option(min=3, help="Slots of a run; the first two are not timed.")] = 12,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs without and with, by turns; the median counts.")] = 3,
+    json: JsonOption = False,
+) -> None:
+    """Time a slot of the digits app on plain Flower and with Potluck, by turns on the same federation.
+
+    Four silos bring everything, as a policy file decides; FedAvg, and the server measures precision in both.
+
+    [bold]potluck bench flower --engine simulation --json[/bold]
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from potluck.cli.flower import check_installed
+    from potluck.federation.from_scenario import on_task
+
+    check_installed()
+    from potluck.flower.bench import costs
+    from potluck.scenario import preset
+
+    known = ("simulation", "deployment")
+    rows = []
+    with Console(stderr=True).status("Starting…") as status, tempfile.TemporaryDirectory() as folder:
+        for name in engine or known:
+            if name not in known:
+                raise PotluckError(f"must be one of {', '.join(known)}, got {name!r}", field="engine")
+            kind: Any = name
+            scenario = on_task(preset("paper"), "digits")
+            rows.append(costs(kind, scenario, slots, repeats, Path(folder) / name, status.update))
+    if json:
+        typer.echo(jsonlib.dumps([{**asdict(row), "overhead": row.overhead} for row in rows]))
+        return
+    table = Table(title=f"Seconds per slot, median of {repeats}")
+    table.add_column("engine")
+    for head in ("plain Flower", "with Potluck", "overhead"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        plain, ours = (f"{median(taken):.2f}" for taken in (row.plain, row.potluck))
+        table.add_row(row.engine, plain, ours, f"{row.overhead:+.1%}")
     Console().print(table)
 
 

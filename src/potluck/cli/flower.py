@@ -1,5 +1,6 @@
 """`potluck flower`: the same mechanisms and agents on a real Flower federation."""
 
+import importlib.util
 import json as jsonlib
 import signal
 import time
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from potluck.ledger import Row
     from potluck.scenario import Scenario
 
-__all__ = ["commands"]
+__all__ = ["check_installed", "commands"]
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 MOST_COLUMNS = 6
@@ -27,7 +28,7 @@ def _flower() -> None:
 
     [bold]potluck flower up --silos 4 --slots 10[/bold]
 
-    [bold]potluck flower compare before after[/bold]
+    [bold]potluck flower compare runs/mpgd runs/wpr[/bold]
     """
 
 
@@ -61,6 +62,7 @@ def up(
     """
     from rich.console import Console
 
+    check_installed()
     from potluck.flower.up import Trial, play
 
     chosen = _scenario(scenario, silos)
@@ -90,6 +92,68 @@ def up(
     for payment in found["payments"]:
         typer.echo(f"  {payment['payer']} pays {payment['payee']} {payment['amount']}")
     typer.echo(f"Check it: potluck ledger verify {consortium.ledger}")
+
+
+@commands.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of `potluck train`, each with its own agents.")],
+    slots: Annotated[int, typer.Option(min=1, help="Slots to play with each.")] = 30,
+    out: Annotated[Path, typer.Option(help="Folder for policies and federations.")] = Path("out/compare"),
+    json: JsonOption = False,
+) -> None:
+    """Play trained policies on a real federation each, beside what the simulator predicted for them.
+
+    Every silo's policy is exported and deployed to that silo; what it earned is asked of the silo's own file.
+
+    [bold]potluck train --task digits --out runs/mpgd; potluck train --task digits --agent wpr --out runs/wpr[/bold]
+
+    [bold]potluck flower compare runs/mpgd runs/wpr --slots 30[/bold]
+    """
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from potluck.cli.runtime import start_cores
+
+    check_installed()
+    start_cores()
+    from potluck.flower.compare import compare as compared
+
+    rows = []
+    with Console(stderr=True).status("Starting…") as status:
+        for run in runs:
+
+            def watch(settled: "list[Row]", run: Path = run) -> None:
+                status.update(f"{run}: slot {settled[0].slot} of {slots} is settled")
+
+            status.update(f"{run}: starting the federation")
+            rows.append(compared(run, slots, out / run.name, watch))
+    if json:
+        typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
+        return
+    table = Table(title=f"Money per slot, {slots} slots: deployed (predicted)")
+    table.add_column("run")
+    table.add_column("mechanism")
+    count = len(rows[0].payoffs)
+    for head in ("welfare", *(f"u{n}" for n in range(count)), "P", "mean d"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        money = zip((row.welfare, *row.payoffs), (row.predicted_welfare, *row.predicted_payoffs), strict=True)
+        table.add_row(
+            row.run,
+            row.mechanism,
+            *(f"{real:.1f} ({predicted:.1f})" for real, predicted in money),
+            f"{row.precision:.3f} ({row.predicted_precision:.3f})",
+            f"{row.contribution:.3f} ({row.predicted_contribution:.3f})",
+        )
+    Console().print(table)
+
+
+def check_installed() -> None:
+    """Flower comes with an extra."""
+    if importlib.util.find_spec("flwr") is None:
+        raise PotluckError("Flower is not installed here; add it with: pip install 'potluck-fl[flower]'")
 
 
 def _scenario(file: Path | None, silos: int | None) -> "Scenario":

@@ -145,7 +145,7 @@ class Group:
 
 def program(name: str) -> str:
     """A program that was installed beside this Python."""
-    beside = Path(sys.executable).with_name(name)
+    beside = Path(sys.executable).parent / name
     return str(beside) if beside.exists() else name
 
 

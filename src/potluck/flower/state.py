@@ -13,7 +13,7 @@ from potluck.flower.deciders import Decider
 from potluck.ledger import Account
 from potluck.training.files import read_arrays, write_arrays
 
-__all__ = ["Decision", "Membership", "SiloState", "load_state", "save_state"]
+__all__ = ["Decision", "Membership", "SiloState", "load_state", "read_about", "save_state"]
 
 MARK = b"potluck silo 1\n"
 
@@ -88,6 +88,21 @@ def load_state(place: Path, decider: Decider) -> SiloState:
         ) from None
     memberships = {name: _membership(values) for name, values in about["memberships"].items()}
     return SiloState(agent, memberships, about["held"], about["slots"], about["earned"])
+
+
+def read_about(place: Path) -> dict[str, Any]:
+    """What a state file says beside the agent: for the silo's own people."""
+
+    def stop(about: dict[str, Any]) -> PyTree:
+        raise _AnotherAgentError(about)
+
+    try:
+        read_arrays(place, MARK, stop)
+    except _AnotherAgentError as found:
+        return found.about
+    except (OSError, ValueError) as fault:
+        raise PotluckError(f"{place}: not a silo's state that can be read ({fault})") from None
+    raise AssertionError("stopped before the arrays")
 
 
 def save_state(place: Path, decider: Decider, state: SiloState) -> None:
