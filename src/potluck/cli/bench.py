@@ -152,7 +152,8 @@ def ledger(
 ) -> None:
     """Time a ledger: slots recorded durably beside what the disk allows, and entries verified.
 
-    The floor is one page written and synchronised, and nothing else, by turns with the slots. One ledger is countersigned by every silo at the end, the other by every silo in every slot.
+    The floor is one page written and synchronised, and nothing else, by turns with the slots. One ledger
+    is countersigned by every silo at the end, the other by every silo in every slot.
 
     [bold]potluck bench ledger --slots 2000 --folder /var/lib/consortium --json[/bold]
     """
