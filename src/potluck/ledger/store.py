@@ -291,9 +291,10 @@ def _check_equal(
 
 
 def _place(opening: Opening, silo: str) -> int:
-    if silo not in opening.names:
-        raise PotluckError(f"must be one of {', '.join(opening.names)}, got {silo!r}", field="silo")
-    return opening.names.index(silo)
+    names = opening.names
+    if silo not in names:
+        raise PotluckError(f"must be one of {', '.join(names)}, got {silo!r}", field="silo")
+    return names.index(silo)
 
 
 def _real(name: str, value: float) -> float:
