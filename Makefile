@@ -13,7 +13,7 @@ test: check
 
 slow: $(READY)
 	@EXAMPLES=500 $(BIN)/pytest -n 2 -m slow
-	@EXAMPLES=500 $(BIN)/pytest -o addopts="--strict-markers --strict-config -q" -n 2 --dist loadfile -m "not slow" tests/economy
+	@EXAMPLES=500 $(BIN)/pytest -o addopts="--strict-markers --strict-config -q" -n 2 --dist loadfile -m "not slow" tests/economy tests/ledger
 
 check: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

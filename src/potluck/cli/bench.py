@@ -155,11 +155,12 @@ def ledger(
 ) -> None:
     """Time a ledger: slots recorded durably beside what the disk allows, and entries verified.
 
-    The floor is the same number of bytes a slot, written and synchronised by turns with the slots, and nothing else.
-    One ledger is countersigned by every silo at the end, the other by every silo in every slot.
+    The floor is one page written and synchronised, and nothing else, by turns with the slots. One ledger
+    is countersigned by every silo at the end, the other by every silo in every slot.
 
     [bold]potluck bench ledger --slots 2000 --folder /var/lib/consortium --json[/bold]
     """
+    from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
 
@@ -173,15 +174,21 @@ def ledger(
     if json:
         typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
         return
-    table = Table(title=f"A ledger of {silos} silos")
-    for head in ("countersigned", "slots", "recorded/s", "floor/s", "entries verified/s", "every signature/s", "MB"):
-        table.add_column(head, justify="right")
+    table = Table(title=f"A ledger of {silos} silos", box=SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("countersigned")
     for row in rows:
-        table.add_row(
-            "in every slot" if row.each_slot else "at the end", f"{row.slots:,}", f"{row.slots_per_second:,.0f}",
-            f"{row.floor_per_second:,.0f}", f"{row.verified_per_second:,.0f}", f"{row.every_per_second:,.0f}",
-            f"{row.megabytes:,.1f}",
-        )  # fmt: skip
+        table.add_column("in every slot" if row.each_slot else "at the end", justify="right")
+    for name, show in (
+        ("slots", lambda row: f"{row.slots:,}"),
+        ("slots recorded, per second", lambda row: f"{row.slots_per_second:,.0f}"),
+        ("the disk's floor, per second", lambda row: f"{row.floor_per_second:,.0f}"),
+        ("processor time for a slot, ms", lambda row: f"{row.slot_cpu_ms:.2f}"),
+        ("entries verified, per second", lambda row: f"{row.verified_per_second:,.0f}"),
+        ("… per second of processor time", lambda row: f"{row.verified_per_cpu_second:,.0f}"),
+        ("… every countersignature checked", lambda row: f"{row.every_per_cpu_second:,.0f}"),
+        ("size, MB", lambda row: f"{row.megabytes:,.1f}"),
+    ):
+        table.add_row(name, *map(show, rows))
     Console().print(table)
 
 

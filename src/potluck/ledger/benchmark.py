@@ -37,12 +37,14 @@ class Measured:
     """Recorded, each on the disk before the next; countersignatures of the slot before checked and kept."""
     floor_per_second: float
     """As many appends of one page, each with fdatasync, by turns with the slots."""
-    slowest_slot: float
-    """Seconds."""
+    slot_cpu_ms: float
+    """Milliseconds of processor time for a slot: what is left where the disk does not wait."""
     verified_per_second: float
     """Entries, as `potluck ledger verify` checks them."""
-    every_per_second: float
-    """Entries, with every single countersignature checked."""
+    verified_per_cpu_second: float
+    """The same for each second of processor time, which others on the machine do not change."""
+    every_per_cpu_second: float
+    """Entries for each second of processor time, with every single countersignature checked."""
     megabytes: float
 
 
@@ -52,7 +54,7 @@ def measure(
     """Record slots in `folder`, the floor by turns with them, then verify."""
     place = folder / f"{'each' if each_slot else 'end'}.ledger"
     keys = [Ed25519PrivateKey.generate() for _ in range(silos)]
-    recorded, floor = [], []
+    recorded, floor, cpu = [], [], 0.0
     with Ledger(place, Ed25519PrivateKey.generate()) as ledger, (folder / "floor").open("wb", buffering=0) as beside:
         ledger.begin("bench", {f"silo {n}": public_key(key) for n, key in enumerate(keys)})
         words: list[Countersignature] = []
@@ -60,7 +62,7 @@ def measure(
             contributions = [0.5 + 0.5 * math.sin(slot + n) for n in range(silos)]
             mean = sum(contributions) / silos
             transfers = [5.0 * silos * (share - mean) for share in contributions]
-            begun = time.perf_counter()
+            begun, worked = time.perf_counter(), time.process_time()
             told = ledger.record(
                 "bench",
                 slot,
@@ -71,6 +73,7 @@ def measure(
                 countersignatures=words,
             )
             recorded.append(time.perf_counter() - begun)
+            cpu += time.process_time() - worked
             words = _words(told, keys) if each_slot or slot == slots else []
             if slot % TURN == 1:
                 floor.append(_append(beside))
@@ -78,15 +81,17 @@ def measure(
                 progress(f"recording slots, countersigned {'each' if each_slot else 'at the end'}", slot / slots)
         ledger.countersign(words)
     progress("verifying", 0.0)
+    each_second, each_cpu_second = _verified(place, every=False)
     return Measured(
         slots,
         silos,
         each_slot,
         slots_per_second=slots / sum(recorded),
         floor_per_second=len(floor) / sum(floor),
-        slowest_slot=max(recorded),
-        verified_per_second=_verified(place, every=False),
-        every_per_second=_verified(place, every=True),
+        slot_cpu_ms=1000 * cpu / slots,
+        verified_per_second=each_second,
+        verified_per_cpu_second=each_cpu_second,
+        every_per_cpu_second=_verified(place, every=True)[1],
         megabytes=place.stat().st_size / 1e6,
     )
 
@@ -103,9 +108,10 @@ def _append(file: IO[bytes]) -> float:
     return time.perf_counter() - begun
 
 
-def _verified(place: Path, *, every: bool) -> float:
-    begun = time.perf_counter()
+def _verified(place: Path, *, every: bool) -> tuple[float, float]:
+    """Entries for each second, and for each second of processor time."""
+    begun, worked = time.perf_counter(), time.process_time()
     found = verify(place, every=every)
     if found.fault is not None:
         raise PotluckError(f"{place}: {found.fault}")
-    return found.entries / (time.perf_counter() - begun)
+    return found.entries / (time.perf_counter() - begun), found.entries / (time.process_time() - worked)

@@ -26,17 +26,14 @@ __all__ = [
 
 Value = int | float | str | bytes | None
 Read = TypeVar("Read", bound="Message")
+WHOLE, REAL = struct.Struct(">cq").pack, struct.Struct(">cd").pack
 WRITE: dict[type, Callable[[Any], bytes]] = {
-    int: lambda value: b"i" + value.to_bytes(8, "big", signed=True),
-    float: lambda value: b"r" + struct.pack(">d", value),
-    str: lambda value: _long(b"t", value.encode(errors="surrogateescape")),
-    bytes: lambda value: _long(b"b", value),
+    int: lambda value: WHOLE(b"i", value),
+    float: lambda value: REAL(b"r", value),
+    str: lambda value: WHOLE(b"t", len(raw := value.encode(errors="surrogateescape"))) + raw,
+    bytes: lambda value: WHOLE(b"b", len(value)) + value,
     type(None): lambda _: b"n",
 }
-
-
-def _long(mark: bytes, raw: bytes) -> bytes:
-    return mark + len(raw).to_bytes(8, "big") + raw
 
 
 def digest(kind: str, *values: Value) -> bytes:

@@ -14,6 +14,7 @@ __all__ = [
     "FORMAT",
     "SCHEMA",
     "check_kind",
+    "closed_on_fault",
     "explained",
     "open_reader",
     "open_writer",
@@ -99,9 +100,10 @@ SCHEMA = [*TABLES.values(), VIEW, *TRIGGERS]
 
 def open_writer(place: Path) -> sqlite3.Connection:
     """A connection that has committed only what is on the disk (WAL, synchronous=FULL)."""
-    db = sqlite3.connect(place, isolation_level=None)
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=FULL")
+    db = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
+    with closed_on_fault(db):
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
     return db
 
 
@@ -115,9 +117,19 @@ def open_reader(place: Path) -> sqlite3.Connection:
     still = not beside.exists() and not os.access(place.parent, os.W_OK)
     db = sqlite3.connect(address + "&immutable=1" * still, uri=True, isolation_level=None)
     db.text_factory = lambda raw: raw.decode(errors="surrogateescape")
-    with explained(place):
+    with closed_on_fault(db), explained(place):
         check_kind(db, place)
     return db
+
+
+@contextmanager
+def closed_on_fault(db: sqlite3.Connection) -> Iterator[None]:
+    """Leave nothing open where the beginning fails."""
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
 
 
 def check_kind(db: sqlite3.Connection, place: Path) -> None:
@@ -140,6 +152,8 @@ def explained(place: Path, undone: str = "") -> Iterator[None]:
     """Say in one line what SQLite found wrong with the file or the disk, and what was not done for it."""
     try:
         yield
+    except sqlite3.ProgrammingError:
+        raise
     except FAULTS as fault:
         name = getattr(fault, "sqlite_errorname", "")
         if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):

@@ -8,6 +8,7 @@ import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from typing import IO
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -27,22 +28,24 @@ from potluck.ledger.entries import (
 from potluck.ledger.keys import public_key, signed
 from potluck.ledger.money import OUTSIDE, micro
 from potluck.ledger.queries import Head, head_of, last_lines, openings, statements
-from potluck.ledger.schema import APPLICATION, FORMAT, SCHEMA, check_kind, explained, open_writer
+from potluck.ledger.schema import APPLICATION, FORMAT, SCHEMA, check_kind, closed_on_fault, explained, open_writer
 
 __all__ = ["Ledger"]
 
 
 class Ledger:
-    """A ledger that its coordinator writes to; made where there is none. The file is the only state."""
+    """A ledger that its coordinator writes to, from any thread; made where there is none. All state is in the file."""
 
     def __init__(self, place: Path | str, key: Ed25519PrivateKey) -> None:
         self.place, self._key = Path(place), key
         self._openings: dict[str, Opening] = {}  # never change once they are written
+        self._turn = RLock()
         self._lock = _only_writer(self.place)
         try:
             with explained(self.place):
                 self._db = open_writer(self.place)
-                self._own()
+                with closed_on_fault(self._db):
+                    self._own()
         except BaseException:
             self._lock.close()
             raise
@@ -71,6 +74,10 @@ class Ledger:
             raise PotluckError(
                 f"must be one or more, each with a key of its own, none named {OUTSIDE!r}", field="silos"
             )
+        draft = Opening.of_fields(
+            number=0, previous=bytes(32), run=run, rules=rules, balanced=balanced, time=_now(), silos=members,
+            signature=bytes(64),
+        )  # fmt: skip
         with self._transaction(f"run {run} was not opened: "):
             for known in openings(self._db, run):
                 if (known.silos, known.balanced, known.rules) != (members, balanced, rules):
@@ -79,10 +86,7 @@ class Ledger:
                     )
                 return known
             head = head_of(self._db)
-            opening = Opening.of_fields(
-                number=head.number + 1, previous=head.hash, run=run, rules=rules, balanced=balanced, time=_now(),
-                silos=members, signature=bytes(64),
-            )  # fmt: skip
+            opening = draft.model_copy(update={"number": head.number + 1, "previous": head.hash})
             opening = opening.model_copy(update={"signature": self._key.sign(opening.hash)})
             self._db.execute(
                 "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -96,7 +100,7 @@ class Ledger:
 
     def last_slot(self, run: str) -> int:
         """Where a coordinator goes on after a restart; 0 before the first slot."""
-        with explained(self.place):
+        with self._turn, explained(self.place):
             return last_lines(self._db, self._opening(run))[0]
 
     def record(
@@ -137,14 +141,14 @@ class Ledger:
 
     def statements(self, run: str, silo: str, after: int = 0) -> list[Statement]:
         """What a silo is told of all slots after the one that it knows."""
-        with explained(self.place):
+        with self._turn, explained(self.place):
             opening = self._opening(run)
             place, last = _place(opening, silo), last_lines(self._db, opening)[0]
             return [statements(self._db, opening, slot)[place] for slot in range(after + 1, last + 1)]
 
     def check(self, countersignature: Countersignature) -> None:
         """Refuse a countersignature that is not the silo's word for what this ledger holds."""
-        with explained(self.place):
+        with self._turn, explained(self.place):
             self._checked(countersignature)
 
     def countersign(self, countersignatures: Sequence[Countersignature]) -> None:
@@ -171,7 +175,7 @@ class Ledger:
 
     @contextmanager
     def _transaction(self, undone: str) -> Iterator[None]:
-        with explained(self.place, undone), _committed(self._db):
+        with self._turn, explained(self.place, undone), _committed(self._db):
             yield
 
     def _opening(self, run: str) -> Opening:
@@ -287,9 +291,10 @@ def _check_equal(
 
 
 def _place(opening: Opening, silo: str) -> int:
-    if silo not in opening.names:
-        raise PotluckError(f"must be one of {', '.join(opening.names)}, got {silo!r}", field="silo")
-    return opening.names.index(silo)
+    names = opening.names
+    if silo not in names:
+        raise PotluckError(f"must be one of {', '.join(names)}, got {silo!r}", field="silo")
+    return names.index(silo)
 
 
 def _real(name: str, value: float) -> float:
