@@ -45,7 +45,7 @@ def simulate(scenario: Scenario) -> tuple[list[float], list[list[int]], list[np.
         settled = settle_slot(mechanism, state, facts_of(mechanism, shares, held, measured.precision))
         state = settled.state
         reached.append(float(measured.precision))
-        moved.append(micro([float(transfer) for transfer in settled.transfers], True))
+        moved.append(micro([float(transfer) for transfer in settled.transfers], balanced=True))
     return reached, moved, [np.asarray(leaf) for leaf in jax.tree.leaves(model.weights)]
 
 
