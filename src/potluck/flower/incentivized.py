@@ -9,10 +9,8 @@ It delegates the four hooks, as Flower's wrappers for differential privacy do, a
 import copy
 import logging
 import math
-import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +23,7 @@ from potluck.errors import PotluckError
 from potluck.flower.coordinator import Books, open_books, public_mechanism, rules_of, unit_of
 from potluck.flower.replies import Asked, Heard, Refused, sift, sift_evaluations
 from potluck.flower.wire import RECORD, Notice
+from potluck.flower.wrapped import innermost, who_is_there, with_those
 from potluck.ledger import read_key, read_public
 from potluck.scenario import Scenario, load
 
@@ -33,8 +32,6 @@ __all__ = ["Incentivized"]
 LOG = logging.getLogger("flwr")
 CLOSING = 60.0
 """Seconds, at most, to hand over the last settlement when a run is over."""
-LOOKING = 0.2
-"""Seconds between two looks at who is connected."""
 
 
 class Incentivized(Strategy):
@@ -71,7 +68,7 @@ class Incentivized(Strategy):
         self._key = place if isinstance(place, Ed25519PrivateKey) else read_key(Path(place))
         self._silos = _roster(self._ledger.with_name("silos.toml") if silos is None else silos)
         self._precision = precision
-        self._innermost = _innermost(strategy)
+        self._innermost = innermost(strategy)
         self._weighted_by = str(getattr(self._innermost, "weighted_by_key", "num-examples"))
         self._check()
         self._books: Books | None = None
@@ -141,14 +138,15 @@ class Incentivized(Strategy):
     ) -> Iterable[Message]:
         """The strategy's messages, each with a record of its own for its silo."""
         self._sent = self._arrays = arrays
-        nodes = self._wait(grid, self.scenario.silos.count if self._books is None else 1)
+        wanted = self.scenario.silos.count if self._books is None else 1
+        nodes = who_is_there(grid, wanted, self._patience)
         if self._books is None:
             self._books = self._open(grid, arrays)
         if not nodes:
             LOG.warning("potluck: slot %d: no silo is connected", self._books.slot)
             return []
-        with _minimum(self._innermost, len(nodes)):
-            messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        with with_those(nodes, self._innermost, grid) as those:
+            messages = list(self.strategy.configure_train(server_round, arrays, config, those))
         return [self._with_notice(message) for message in messages]
 
     def aggregate_train(
@@ -177,11 +175,7 @@ class Incentivized(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The strategy's messages; a slot that is settled already is told with them."""
-        nodes = list(grid.get_node_ids())
-        if not nodes:
-            return []
-        with _minimum(self._innermost, len(nodes)):
-            messages = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
+        messages = self._evaluations(server_round, arrays, config, grid)
         return [self._with_notice(message) for message in messages]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -228,22 +222,20 @@ class Incentivized(Strategy):
 
     def _evaluated(self, grid: Grid, arrays: ArrayRecord) -> float:
         """P of the untrained model where only silos can measure it: one evaluation before the first slot."""
-        with _minimum(self._innermost, len(list(grid.get_node_ids()))):
-            plain = list(self.strategy.configure_evaluate(0, arrays, ConfigRecord(), grid))
         alike = ConfigRecord({"weighted-by": self._weighted_by})
-        messages = [self._with(message, alike) for message in plain]
+        messages = [self._with(message, alike) for message in self._evaluations(0, arrays, ConfigRecord(), grid)]
         replies = list(grid.send_and_receive(messages, timeout=self._timeout))
         good, refused = sift_evaluations(replies, self._weighted_by, str(self._precision))
         self._name(refused, 0)
         metrics = self.strategy.aggregate_evaluate(0, good) if good else None
         return 0.0 if metrics is None else float(metrics[str(self._precision)])
 
-    def _wait(self, grid: Grid, wanted: int) -> list[int]:
-        """Who is connected, once that is `wanted` or `patience` is over."""
-        until = time.monotonic() + self._patience
-        while len(nodes := list(grid.get_node_ids())) < wanted and time.monotonic() < until:
-            time.sleep(LOOKING)
-        return nodes
+    def _evaluations(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> list[Message]:
+        nodes = who_is_there(grid, 1, 0.0)
+        if not nodes:
+            return []
+        with with_those(nodes, self._innermost, grid) as those:
+            return list(self.strategy.configure_evaluate(server_round, arrays, config, those))
 
     def _with_notice(self, message: Message) -> Message:
         return self._with(message, self._notice(message.metadata.dst_node_id).to_record())
@@ -332,26 +324,3 @@ def _bare(message: Message) -> Message:
     if RECORD in message.content.config_records:
         del message.content[RECORD]
     return message
-
-
-def _innermost(strategy: Strategy) -> Strategy:
-    """The strategy that samples nodes, beneath other wrappers."""
-    while isinstance(inner := getattr(strategy, "strategy", None), Strategy):
-        strategy = inner
-    return strategy
-
-
-@contextmanager
-def _minimum(strategy: Strategy, connected: int) -> Iterator[None]:
-    """Let a strategy do with those who are connected: below its minimum it would wait for ever."""
-    names = [
-        name for name in ("min_available_nodes", "min_train_nodes", "min_evaluate_nodes") if hasattr(strategy, name)
-    ]
-    wanted = {name: getattr(strategy, name) for name in names}
-    for name, number in wanted.items():
-        setattr(strategy, name, min(number, connected))
-    try:
-        yield
-    finally:
-        for name, number in wanted.items():
-            setattr(strategy, name, number)

@@ -87,7 +87,7 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     """Read an exported policy; it needs nothing but its file."""
 
     def empty(header: dict[str, Any]) -> Any:
-        return ACTORS[header["actor"]](**header["settings"])
+        return eqx.filter_eval_shape(lambda: ACTORS[header["actor"]](**header["settings"]))
 
     try:
         header, actor = read_arrays(Path(path), MARK, empty)
