@@ -1,10 +1,13 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
+import pytest
 from hypothesis import settings
 
 from potluck.devices import use_cores
+from potluck.registry import HOMES, family
 
 # Before any test module starts JAX: many of them check what is spread over two devices.
 use_cores(2)
@@ -18,3 +21,16 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 examples = int(os.environ.get("EXAMPLES", "60"))
 settings.register_profile("potluck", max_examples=examples, deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("potluck")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def families_as_shipped() -> Iterator[None]:
+    """Members that a module registers leave with it: no test depends on which others its worker ran before."""
+    families = [family(name) for name in HOMES]
+    before = [dict(members._added) for members in families]
+    yield
+    if before != [members._added for members in families]:
+        jax.clear_caches()  # compiled programs know a member by its name
+    for members, added in zip(families, before, strict=True):
+        members._added.clear()
+        members._added.update(added)
