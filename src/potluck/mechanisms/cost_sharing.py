@@ -14,7 +14,11 @@ __all__ = ["CostSharing", "CostSharingConfig"]
 
 
 class CostSharing(eqx.Module):
-    """r_n = c_n d_n − (p_n/Σp)·Σ_j c_j d_j, from declared c and p. Where they are true, u_n = (p_n/Σp)·W up to C."""
+    """r_n = c_n d_n − (p_n/Σp)·Σ_j c_j d_j, from declared c and p. Where they are true, u_n = (p_n/Σp)·W up to C.
+
+    Silos declare once, before the run. Where |D_n| changes later, or every game draws its terms anew, what they
+    declared is no longer the truth.
+    """
 
     declared: Declared
 
@@ -63,11 +67,11 @@ class CostSharingConfig(MechanismConfig):
     kind: Kind = "cost-sharing"
     costs: Annotated[
         tuple[NonNegative, ...] | None,
-        Field(description="c, declared costs of all one's data in a slot, one per silo; the truth if left out"),
+        Field(description="c, declared costs of all one's data in a slot, one per silo; the true ones if left out"),
     ] = None
     profits: Annotated[
         tuple[Positive, ...] | None,
-        Field(description="p, declared profits per unit of precision, one per silo; the truth if left out"),
+        Field(description="p, declared profits per unit of precision, one per silo; the true ones if left out"),
     ] = None
 
     def misfit(self, silos: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from potluck.registry import family
 from potluck.scenario.fields import Described, NonNegative, Positive, member_of
@@ -60,3 +60,10 @@ class FederationConfig(Described):
         if task.partition(":")[0] not in known:
             raise ValueError(f"must be one of {', '.join(map(str, known.values()))}, got {task!r}")
         return task
+
+    @model_validator(mode="after")
+    def _server_numbers_count(self) -> "FederationConfig":
+        for name in ("server_learning_rate", "server_momentum"):
+            if self.aggregation == "fedavg" and getattr(self, name) is not None:
+                raise ValueError(f"{name} has no part in fedavg; leave it out, or choose another such as fedavgm")
+        return self
