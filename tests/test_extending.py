@@ -15,9 +15,6 @@ from potluck.federation import run_games
 from potluck.federation.fedavg import FedAvg
 from potluck.game import Game
 from potluck.training.run import Trained
-from tests.studies.learnt import hasty_compiler
-
-__all__ = ["hasty_compiler"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 

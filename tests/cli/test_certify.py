@@ -1,10 +1,7 @@
 """`potluck certify` and `potluck demo` as a person meets them."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,15 +11,8 @@ from potluck.cli.certify import _show
 from potluck.scenario import render
 from potluck.studies.certificate import Bounds, certify, plain
 from potluck.studies.deviations import evaluated
-from tests.cli.test_cli import refused
+from tests.cli.person import potluck, refused
 from tests.studies.learnt import ONE_SLOT, playing
-
-HASTY = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-
-
-def potluck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "potluck", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600, check=True, env=HASTY)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from potluck.cli.data import Watching
-from tests.cli.test_federation import potluck
+from tests.cli.person import potluck
 
 
 def test_data_commands(tmp_path: Path) -> None:

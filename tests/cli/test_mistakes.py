@@ -1,15 +1,11 @@
 """Whatever a person mistypes costs one line that names the field and the remedy, and nothing else."""
 
 import shlex
-import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
-import jax
 import pytest
 
-from potluck.cli import main
+from tests.cli.person import refused
 
 MISTAKES = {
     "game --preset papre": "preset must be one of paper, dilemma",
@@ -71,29 +67,7 @@ MISTAKES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A process for each mistake would spend its seconds importing; what a command sets for its process is put back."""
-    settings = ("jax_enable_x64", "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in settings}
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 @pytest.mark.parametrize("line", MISTAKES)
-def test_a_mistake_costs_one_line(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["potluck", *shlex.split(line)])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    shown = capsys.readouterr()
-    assert not shown.out
-    (told,) = shown.err.splitlines()
-    assert told.startswith("potluck: ")
-    assert MISTAKES[line] in told
+def test_a_mistake_costs_one_line(line: str, tmp_path: Path) -> None:
+    assert MISTAKES[line] in refused(*shlex.split(line), cwd=tmp_path)
     assert not list(tmp_path.iterdir())

@@ -11,6 +11,7 @@ from potluck.errors import PotluckError
 from potluck.studies.benchmarks.training import Row, Work, draw_cost, measure, run_config
 
 
+@pytest.mark.slow
 def test_a_row_says_what_was_timed_and_the_cache_saves_compiling() -> None:
     row = measure(Work(agent="greedy", task="curve", silos=3, games=4, seconds=0.0))
     assert (row.agent, row.task, row.silos, row.games, row.seeds) == ("greedy", "curve", 3, 4, 1)

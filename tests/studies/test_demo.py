@@ -13,9 +13,7 @@ from potluck.errors import PotluckError
 from potluck.studies import demo
 from potluck.studies.certificate import without
 from potluck.training.config import RunConfig
-from tests.studies.learnt import TINY, hasty_compiler
-
-__all__ = ["hasty_compiler"]
+from tests.studies.learnt import TINY
 
 
 def small(seeds: int = 2, slots: int = 96, games: int = 2) -> dict[str, RunConfig]:
