@@ -118,7 +118,8 @@ def observation_size(names: tuple[str, ...], history: int, silos: int) -> int:
 @cache
 def _shape(field: ObservationField, history: int, silos: int) -> tuple[int, ...]:
     view = View(Record.blank(history, silos), Own(jnp.zeros(history), jnp.zeros(())), 0, 0, 1)
-    return jax.eval_shape(field.read, view).shape
+    shape: tuple[int, ...] = jax.eval_shape(field.read, view).shape
+    return shape
 
 
 def bounds_of(
