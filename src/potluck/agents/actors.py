@@ -23,20 +23,16 @@ class Actor(Protocol):
     @property
     def kind(self) -> str:
         """The name in `ACTORS` of what makes an empty one from `settings`."""
-        ...
 
     @property
     def settings(self) -> dict[str, Any]:
         """Sizes and names that JSON can carry."""
-        ...
 
     def initial_memory(self) -> Any:
         """Memory state before a game's first slot."""
-        ...
 
     def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
         """The action of one slot."""
-        ...
 
 
 class NetworkActor(eqx.Module):

@@ -32,23 +32,18 @@ class Policy(Protocol):
 
     def sample(self, raw: Float[Array, "2 action"], key: PRNGKeyArray) -> Float[Array, " action"]:
         """Draw, unstretched."""
-        ...
 
     def log_density(self, raw: Float[Array, "2 action"], drawn: Float[Array, " action"]) -> Float[Array, " action"]:
         """log π of a draw, for every action by itself: they are drawn independently."""
-        ...
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
         """What is played."""
-        ...
 
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
         """What is played without exploration."""
-        ...
 
     def entropy(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
         """Differential entropy of a draw, unstretched."""
-        ...
 
 
 class Gaussian:

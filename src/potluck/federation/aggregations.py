@@ -26,7 +26,6 @@ class Aggregation(Protocol):
         self, server_learning_rate: Scalar = ..., server_momentum: Scalar = ...
     ) -> optax.GradientTransformation:
         """An optimiser for −Δ."""
-        ...
 
 
 def fedavg(server_learning_rate: Scalar = 1.0, server_momentum: Scalar = 0.0) -> optax.GradientTransformation:

@@ -46,23 +46,18 @@ class Dynamics(Protocol):
 
     def pool(self, size: int, available: int) -> int:
         """How many samples a silo of nominal size `size` should own, when it can own `available` at most."""
-        ...
 
     def least(self) -> Int[np.ndarray, "*silos"]:
         """The smallest pool that leaves a silo something to change to: one number for all silos, or one for each."""
-        ...
 
     def bound(self, pool: int) -> int:
         """The largest |D_n[t]| there can be, given the largest pool: what the engine must be able to shuffle."""
-        ...
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """D_n[0], given the pools' sizes."""
-        ...
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """D_n[t + 1]."""
-        ...
 
 
 class Static(eqx.Module):

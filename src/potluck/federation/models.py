@@ -41,7 +41,6 @@ class Model(Protocol):
 
     def __call__(self, features: Float[Array, "..."]) -> Float[Array, " classes"]:
         """Logits of one sample."""
-        ...
 
 
 @runtime_checkable
@@ -50,11 +49,9 @@ class Architecture(Protocol):
 
     def init(self, key: PRNGKeyArray) -> Model:
         """Fresh weights."""
-        ...
 
     def features(self, images: UInt8[np.ndarray, "samples height width channels"]) -> UInt8[np.ndarray, "samples ..."]:
         """What one sample looks like to the model, still uint8."""
-        ...
 
 
 class Dense(eqx.Module):
