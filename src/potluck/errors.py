@@ -1,7 +1,5 @@
 """What went wrong, said to the person who can mend it."""
 
-__all__ = ["PotluckError"]
-
 
 class PotluckError(Exception):
     """A fault of the input, not of the program: one line that names the field and the remedy.

@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from potluck.errors import PotluckError
 
-__all__ = ["HOMES", "Registry", "UnknownMemberError", "family"]
-
 Member = TypeVar("Member")
 
 HOMES = {

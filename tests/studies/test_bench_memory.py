@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from potluck.studies.benchmarks.memory import OURS, Run, Sizes, parse, race, run
+from potluck.studies.benchmarks.memory import OURS, Run, parse, race, run
 from potluck.studies.benchmarks.peers import Absent
+from potluck.studies.benchmarks.sequences import Sizes
 
 
 def engine(times: list[float], log: list[float]) -> Callable[[Sizes], Run]:

@@ -13,8 +13,6 @@ from potluck.agents.networks import DNCSize, Network
 from potluck.agents.policies import POLICIES
 from potluck.registry import Registry
 
-__all__ = ["ACTORS", "Actor", "ConstantActor", "NetworkActor"]
-
 
 @runtime_checkable
 class Actor(Protocol):

@@ -11,21 +11,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = [
-    "DNC",
-    "Controller",
-    "Interface",
-    "Memory",
-    "State",
-    "access",
-    "allocation",
-    "content",
-    "interface_size",
-    "next_link",
-    "next_usage",
-    "parse",
-]
-
 EPSILON = 1e-6
 
 Controller: TypeAlias = Literal["feedforward", "lstm"]

@@ -4,8 +4,6 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = ["Environment"]
-
 State = TypeVar("State")
 Report = TypeVar("Report", covariant=True)
 

@@ -8,8 +8,6 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from potluck.agents.actors import Actor
 
-__all__ = ["Act", "Diagnostics", "Learner", "Window"]
-
 AgentState = TypeVar("AgentState")
 Memory = TypeVar("Memory")
 

@@ -7,8 +7,6 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from potluck.agents.dnc import DNC, State
 
-__all__ = ["DNCSize", "Network"]
-
 
 class DNCSize(eqx.Module):
     """How large a differentiable neural computer is."""

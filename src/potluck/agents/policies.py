@@ -12,8 +12,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.registry import Registry
 
-__all__ = ["POLICIES", "Beta", "Gaussian", "Policy", "stretch"]
-
 OVERHANG = 0.1
 EDGE = 1e-4
 TRIES = 4

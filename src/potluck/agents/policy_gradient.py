@@ -18,8 +18,6 @@ from potluck.agents.networks import DNCSize, Network
 from potluck.agents.policies import POLICIES, Policy
 from potluck.devices import device_count, everywhere
 
-__all__ = ["AgentState", "MemoryState", "Placement", "PolicyGradient"]
-
 ENOUGH_GAMES = 8
 """From which on the games of one slot are standardised by themselves."""
 

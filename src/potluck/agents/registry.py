@@ -18,8 +18,6 @@ from potluck.errors import PotluckError
 from potluck.registry import Registry
 from potluck.scenario import Scenario, mechanism_of
 
-__all__ = ["AGENTS", "AgentSpec", "Brief", "Options", "find_agent"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Options:

@@ -9,8 +9,6 @@ from potluck.agents.actors import ConstantActor
 from potluck.agents.learner import Act, Diagnostics, Window
 from potluck.devices import gathered
 
-__all__ = ["Best", "Fixed", "Greedy", "Random"]
-
 
 class Best(eqx.Module):
     """The action that earned most in a single slot so far, and what that was."""

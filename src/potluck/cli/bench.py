@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from potluck.studies.benchmarks.federation import Engine, Row
     from potluck.studies.benchmarks.peers import Absent, Timing
 
-__all__ = ["commands"]
-
 PeersOption = Annotated[
     Path | None, typer.Option(help="Run the engines of this folder, such as benchmarks/peers, beside ours by turns.")
 ]
@@ -154,8 +152,9 @@ def memory(
     from rich.console import Console
     from rich.table import Table
 
-    from potluck.studies.benchmarks.memory import OURS, Sizes, race, run
+    from potluck.studies.benchmarks.memory import OURS, race, run
     from potluck.studies.benchmarks.peers import peers_in
+    from potluck.studies.benchmarks.sequences import Sizes
 
     engines = {"Potluck": partial(run, OURS, python=sys.executable)}
     if peers is not None:

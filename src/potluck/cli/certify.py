@@ -12,8 +12,6 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["around", "certify", "percent"]
-
 CERTIFICATE = "certificate.json"
 
 

@@ -10,8 +10,6 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from potluck.federation.task import Listener
 
-__all__ = ["commands"]
-
 commands = typer.Typer(no_args_is_help=True, help="Tasks to train on: list them, fetch their data, find it.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A task, as `potluck data list` names it.")]
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from potluck.training.config import RunConfig
     from potluck.training.run import Progress
 
-__all__ = ["demo"]
-
 OUT = "out/demo"
 NAMES = {"mpgd": "redistribution", "wpr": "none (WPR)", "planner": "planner"}
 

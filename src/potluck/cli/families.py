@@ -9,8 +9,6 @@ from potluck.cli.options import JsonOption
 from potluck.errors import PotluckError
 from potluck.registry import HOMES, family
 
-__all__ = ["list_"]
-
 
 def list_(
     name: Annotated[str | None, typer.Argument(metavar="FAMILY", help="One family; all of them otherwise.")] = None,

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from potluck.scenario import FederationConfig
     from potluck.studies.curve import Measured, Point
 
-__all__ = ["commands"]
-
 commands = typer.Typer(no_args_is_help=True, help="Train a federation for real, and measure precision.")
 
 SlotsOption = Annotated[int, typer.Option(help="Slots to play.")]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from potluck.studies.manipulation import Manipulations
     from potluck.studies.stage import Settled, Solution, Sweep
 
-__all__ = ["game"]
-
 MOST_POINTS = 10_001
 MOST_INTENSITY = 1e12
 

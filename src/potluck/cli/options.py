@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["JsonOption", "PresetOption", "RunArgument", "ScenarioArgument"]
-
 ScenarioArgument = Annotated[Path | None, typer.Argument(help="A scenario file; --preset names a built-in one.")]
 
 

@@ -13,8 +13,6 @@ import typer
 if TYPE_CHECKING:
     from potluck.training.run import Progress
 
-__all__ = ["TrainingDisplay", "Watching", "to_the_end"]
-
 WIDTH = 66
 """Columns of text: with the time gone by they fit a terminal of 80."""
 EVERY = 10.0

@@ -6,8 +6,6 @@ from pathlib import Path
 from potluck.errors import PotluckError
 from potluck.scenario import Scenario, load, preset
 
-__all__ = ["chosen_scenario", "numbers", "start_cores", "start_jax"]
-
 
 def chosen_scenario(path: Path | None, name: str | None) -> Scenario:
     """Read the scenario from a file or take a preset; `paper` when neither is named."""

@@ -8,8 +8,6 @@ import typer
 from potluck.cli.options import PresetOption
 from potluck.errors import PotluckError
 
-__all__ = ["commands"]
-
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
 

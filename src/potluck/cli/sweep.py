@@ -27,8 +27,6 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from potluck.training.sweep import SweepProgress
 
-__all__ = ["resume_sweep", "sweep"]
-
 PICTURE = "sweep.png"
 
 

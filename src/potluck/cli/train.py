@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from potluck.training.run import Progress
     from potluck.training.tensorboard import Board
 
-__all__ = ["export", "play", "resume", "train"]
-
 BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard into the run too.")]
 CheckpointOption = Annotated[float, typer.Option(min=0, help="Seconds between checkpoints: what a kill -9 costs.")]
 MOST_COLUMNS = 6

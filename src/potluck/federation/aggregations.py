@@ -11,8 +11,6 @@ from jaxtyping import Array, Float
 
 from potluck.registry import Registry
 
-__all__ = ["AGGREGATIONS", "Aggregation"]
-
 Scalar: TypeAlias = Float[Array, ""] | float
 EPSILON = 1e-3
 """Of the adaptive ones, which keeps weights that hardly move from moving by a whole step."""

@@ -22,9 +22,6 @@ from potluck.federation.tasks import TASKS
 from potluck.scenario import FederationConfig
 from potluck.scenario.explain import first_fault
 
-__all__ = ["build", "check_contributions", "federation_config"]
-
-
 DEFAULT = FederationConfig()
 Sizes: TypeAlias = float | SupportsIndex | Sequence[float | SupportsIndex] | np.ndarray
 """One number for all silos, or one for each."""

@@ -10,8 +10,6 @@ from potluck.federation.source import Measurement
 from potluck.scenario import CurvePrecision, Drawn
 from potluck.scenario.terms import counts
 
-__all__ = ["Curve", "CurveSource", "MeanCurve", "Progress", "curve", "fit"]
-
 
 class Curve(eqx.Module):
     """P(K) = ceiling − (ceiling − initial)·(1 + K/scale)^(−exponent), K the samples trained on so far.

@@ -15,8 +15,6 @@ from jaxtyping import Integer, UInt8
 
 from potluck.errors import PotluckError
 
-__all__ = ["CorruptError", "Dataset", "assemble", "cache_dir", "cached_path", "check_data", "digest", "read_npz"]
-
 ARRAYS = ("images", "labels", "test_images", "test_labels")
 
 

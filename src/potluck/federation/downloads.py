@@ -9,8 +9,6 @@ from potluck.errors import PotluckError
 from potluck.federation.data import CorruptError, Dataset, assemble, in_one_line, read_npz, verified
 from potluck.federation.task import Decode, Download, Listener, Task, UnavailableError, Way
 
-__all__ = ["decoded", "download", "from_folder", "from_publishers", "ways"]
-
 CHUNK = 1 << 18
 PATIENCE_SECONDS = 15.0
 

@@ -16,8 +16,6 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from potluck.errors import PotluckError
 from potluck.scenario.federation import DynamicsName
 
-__all__ = ["Dynamics", "Redraw", "Static", "Stream", "Window", "dynamics_named"]
-
 Integer: TypeAlias = int | tuple[int, ...]
 Real: TypeAlias = float | tuple[float, ...]
 """One number for all silos, or one for each."""

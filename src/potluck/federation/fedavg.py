@@ -21,8 +21,6 @@ from potluck.federation.optimisers import OPTIMISERS
 from potluck.federation.source import Measurement
 from potluck.scenario.federation import PartialBatches
 
-__all__ = ["FedAvg", "Global", "Silo", "State", "samples_of"]
-
 Tree = TypeVar("Tree")
 NOBODY = 2**32 - 1
 """An identity that no silo has, for the draws of a round that are not a silo's own."""

@@ -22,8 +22,6 @@ from potluck.federation.downloads import ways
 from potluck.federation.task import Listener, Task, UnavailableError
 from potluck.federation.tasks import TASKS
 
-__all__ = ["fetch", "keep", "load", "task_named"]
-
 STALE_SECONDS = 3600.0
 SCRATCH = "potluck-fetching-"
 

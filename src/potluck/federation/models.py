@@ -19,19 +19,6 @@ from potluck.errors import PotluckError
 from potluck.registry import Registry
 from potluck.scenario import FederationConfig
 
-__all__ = [
-    "CNN",
-    "MODELS",
-    "Architecture",
-    "Constructor",
-    "Dense",
-    "Model",
-    "Perceptron",
-    "convolve",
-    "kernel",
-    "patches",
-]
-
 HIDDEN = 64
 
 

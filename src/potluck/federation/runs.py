@@ -21,8 +21,6 @@ from potluck.federation.dynamics import Window
 from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet, check_length
 from potluck.federation.source import Measurement
 
-__all__ = ["ShardedFedAvg", "Trace", "compiled", "run", "run_games", "shard"]
-
 Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
 SILOS = "silos"

@@ -5,8 +5,6 @@ from typing import Protocol, TypeVar, runtime_checkable
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = ["Measurement", "PrecisionSource"]
-
 State = TypeVar("State")
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from potluck.federation.data import Dataset
 
-__all__ = ["Decode", "Download", "Listener", "Task", "UnavailableError", "Way"]
-
 Decode: TypeAlias = Callable[[Path], dict[str, np.ndarray]]
 """From a folder with the files of one form to the arrays of a data set."""
 

@@ -15,8 +15,6 @@ from potluck.game.record import Own, Record, newest_first
 from potluck.mechanisms import Mechanism, build_mechanism, facts_of, first_state, settle_slot
 from potluck.scenario import Scenario, Terms, TermsDraw
 
-__all__ = ["Game", "Slot", "State", "game"]
-
 
 class State(eqx.Module):
     """A game between two slots."""

@@ -6,8 +6,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.game.game import Game, Slot, State
 
-__all__ = ["Members", "Planner", "Report"]
-
 
 class Report(eqx.Module):
     """What is worth following of a slot."""

@@ -4,8 +4,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-__all__ = ["Own", "Record", "newest_first"]
-
 
 class Record(eqx.Module):
     """What all silos may see of the last H slots, newest first; zero where the game had not begun."""

@@ -11,8 +11,6 @@ from potluck.mechanisms.schedules import Gains, Schedule, ScheduleName, first_ga
 from potluck.scenario.fields import Positive
 from potluck.scenario.mechanism import Facts, MechanismConfig, Need
 
-__all__ = ["Comparing", "ComparingConfig"]
-
 
 class ComparingConfig(MechanismConfig):
     """Options of every mechanism that compares what silos bring, at an intensity that follows a schedule."""

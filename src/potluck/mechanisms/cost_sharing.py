@@ -10,8 +10,6 @@ from pydantic import Field
 from potluck.scenario.fields import NonNegative, Positive
 from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
 
-__all__ = ["CostSharing", "CostSharingConfig"]
-
 
 class CostSharing(eqx.Module):
     """r_n = c_n d_n − (p_n/Σp)·Σ_j c_j d_j, from declared c and p. Where they are true, u_n = (p_n/Σp)·W up to C."""

@@ -6,8 +6,6 @@ from jaxtyping import Array, Float, Int
 
 from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
 
-__all__ = ["NoTransfers", "NoTransfersConfig"]
-
 
 class NoTransfers(eqx.Module):
     """r_n = 0, and the signal is 0."""

@@ -12,8 +12,6 @@ from potluck.mechanisms.schedules import Gains
 from potluck.scenario.fields import NonNegative
 from potluck.scenario.mechanism import Declared, Facts, Kind
 
-__all__ = ["PerSilo", "PerSiloConfig"]
-
 
 class PerSilo(Comparing):
     """r_n = Σ_j (α_n b_n − α_j b_j), α_n one for each silo or one for all.

@@ -10,8 +10,6 @@ from pydantic import Field
 from potluck.scenario.fields import NonNegative
 from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
 
-__all__ = ["Proportional", "ProportionalConfig"]
-
 
 class Proportional(eqx.Module):
     """r_n = pot·(x_n/Σ_j x_j − 1/N); nothing moves where nobody contributes. The game has no potential."""

@@ -12,8 +12,6 @@ from potluck.mechanisms.schedules import Gains
 from potluck.scenario.fields import NonNegative
 from potluck.scenario.mechanism import Declared, Facts, Kind
 
-__all__ = ["Redistribution", "RedistributionConfig", "mean_over_pairs", "others"]
-
 
 class Redistribution(Comparing):
     """r_n = Σ_j α_nj (b_n − b_j), α one number for all or one for each pair. Equal contributions move no money.

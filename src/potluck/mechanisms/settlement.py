@@ -9,8 +9,6 @@ from jaxtyping import Array, Float, PyTree
 
 from potluck.scenario.mechanism import Facts, Mechanism
 
-__all__ = ["Settlement", "facts_of", "first_state", "settle_slot"]
-
 State = TypeVar("State")
 
 

@@ -13,8 +13,6 @@ from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Normal, 
 from potluck.scenario.mechanism import MechanismConfig
 from potluck.scenario.terms import Terms, TermsDraw
 
-__all__ = ["PAPER_OBSERVATION", "CurvePrecision", "Normal", "Scenario", "Silos", "mechanism_of"]
-
 Number = TypeVar("Number")
 
 

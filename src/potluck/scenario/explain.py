@@ -5,8 +5,6 @@ from typing import Any, get_args
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-__all__ = ["first_fault"]
-
 FORMS = {"constant", "list", "normal", "matrix", "uniform", "vector", "curve", "fedavg"}
 """Names of a union's branches: part of pydantic's path to a field, not of a person's."""
 

@@ -7,8 +7,6 @@ from pydantic import Field, field_validator
 from potluck.registry import family
 from potluck.scenario.fields import Described, NonNegative, Positive, member_of
 
-__all__ = ["DynamicsName", "FederationConfig", "PartialBatches", "PartitionName"]
-
 PartitionName: TypeAlias = Literal["iid", "dirichlet", "quantity", "natural"]
 DynamicsName: TypeAlias = Literal["static", "redraw", "stream"]
 PartialBatches: TypeAlias = Literal["proportional", "full"]

@@ -6,8 +6,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from potluck.registry import family
 
-__all__ = ["AtLeastOne", "Described", "NonNegative", "Normal", "Positive", "Share", "member_of"]
-
 LARGEST = 1e12
 """Beyond it sums lose their last digits and no federation is described."""
 

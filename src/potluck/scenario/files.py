@@ -13,8 +13,6 @@ from potluck.registry import family
 from potluck.scenario.description import Scenario
 from potluck.scenario.explain import first_fault
 
-__all__ = ["load", "parse", "render"]
-
 LARGEST_FILE = 4_000_000
 """Bytes; a matrix for a thousand silos fits, a mistaken data set does not."""
 

@@ -9,8 +9,6 @@ from pydantic import Field
 
 from potluck.scenario.fields import Described
 
-__all__ = ["Declared", "Facts", "Kind", "Mechanism", "MechanismConfig", "Need", "Separable"]
-
 State = TypeVar("State")
 Seen = TypeVar("Seen", contravariant=True)
 Need: TypeAlias = Literal["samples", "marginal"]

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from potluck.registry import Registry
-from potluck.scenario.description import Normal, Scenario, Silos
-
-__all__ = ["PRESETS", "preset"]
+from potluck.scenario.description import Scenario, Silos
+from potluck.scenario.fields import Normal
 
 PAPER_SILOS = Silos(
     count=4,

@@ -13,8 +13,6 @@ from potluck.scenario.fields import Normal
 if TYPE_CHECKING:
     from potluck.scenario.description import Scenario
 
-__all__ = ["Drawn", "Terms", "TermsDraw", "counts"]
-
 
 class Terms(eqx.Module):
     """What each silo earns and pays. Entry n belongs to silo n alone and never reaches another silo."""

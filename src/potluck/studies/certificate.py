@@ -32,8 +32,6 @@ from potluck.studies.planning import Watcher
 from potluck.training.config import RUN, RunConfig, read_config
 from potluck.training.run import Trained, resume, start, trained
 
-__all__ = ["Bounds", "Certificate", "SiloCertificate", "bound", "bounds", "certify", "gain_share", "plain"]
-
 STAY = "none"
 """Where no deviation found was better than what was learnt."""
 

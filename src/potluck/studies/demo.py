@@ -22,8 +22,6 @@ from potluck.training.config import RUN, RunConfig, read_config
 from potluck.training.files import write_text
 from potluck.training.run import METRICS, Progress, Trained, claim, resume, start, trained
 
-__all__ = ["AGENTS", "MARK", "SEEDS", "SLOTS", "Demo", "Outcome", "configs", "judge", "prepare", "save", "trainings"]
-
 SLOTS = 23_040
 """Slots of each seed: what two trainings of three seeds play in about two minutes on two cores."""
 SEEDS = 3

@@ -26,17 +26,6 @@ from potluck.training.loop import Setup, TrainConfig, begin, place, train
 from potluck.training.opponents import Against
 from potluck.training.run import Trained
 
-__all__ = [
-    "CONSTANTS",
-    "Played",
-    "constant_deviations",
-    "evaluate",
-    "evaluated",
-    "planned_deviations",
-    "planned_for_all",
-    "trained_deviations",
-]
-
 CONSTANTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Unilateral contributions that span a silo's stake."""
 OTHER_LUCK = 2**31

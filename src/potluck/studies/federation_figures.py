@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_picture", "draw_curve", "draw_run"]
-
 
 def check_picture(path: Path | None) -> None:
     """Refuse a picture that could not be saved, before anything is trained for it."""

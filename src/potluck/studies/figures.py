@@ -10,8 +10,6 @@ from matplotlib.figure import Figure
 from potluck.studies.intervals import Interval
 from potluck.studies.stage import Solution, Sweep
 
-__all__ = ["draw_game", "draw_learning", "draw_silos"]
-
 INK, PAID, UNPAID, PLANNED = "#222222", "#1b7f5c", "#c2571a", "#3b5b92"
 LEARNERS = {
     "mpgd": ("with redistribution (MPGD)", PAID),

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["RESAMPLES", "Interval", "interval"]
-
 RESAMPLES = 2000
 
 

@@ -16,8 +16,6 @@ from potluck.game import stage_game
 from potluck.mechanisms import MECHANISMS, MechanismConfig
 from potluck.scenario import Scenario
 
-__all__ = ["MANIPULATIONS", "Manipulations", "manipulations", "mechanisms_to_compare"]
-
 MANIPULATIONS = {
     "over_reporting": "claims all its data",
     "shading": "declares half its data",

@@ -25,8 +25,6 @@ from potluck.scenario import CurvePrecision
 from potluck.training.evaluation import long_term
 from potluck.training.run import Trained
 
-__all__ = ["Watcher", "climb", "follow", "plan_for_all", "search"]
-
 STEPS, STEP, ASCENT_GAMES = 200, 0.05, 16
 """Of the ascent."""
 PAIRS, GENERATIONS, FAR, STRIDE = 32, 40, 0.15, 0.1

@@ -11,8 +11,6 @@ import numpy as np
 from potluck.scenario import Scenario, render
 from potluck.studies.stage import Solution, Sweep
 
-__all__ = ["named_mechanism", "summary", "write_report"]
-
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Potluck: the game, solved</title>
 <style>

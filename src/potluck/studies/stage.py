@@ -31,8 +31,6 @@ from potluck.economy import (
 from potluck.mechanisms import Facts, Mechanism, Need, Redistribution, Separable
 from potluck.studies.plain import plain_values
 
-__all__ = ["Settled", "Solution", "Sweep", "plain", "plain_settled", "settled", "solve", "sweep"]
-
 
 class Play(eqx.Module):
     """One joint contribution, and what may be said of it."""

@@ -13,8 +13,6 @@ from potluck.training.sweep import SweepConfig
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["by_cell", "draw_sweep", "table"]
-
 
 def by_cell(file: Path, config: SweepConfig) -> list[dict[str, Any]]:
     """Each cell's values and, over seeds, where it stood in the last tenth of its windows, while exploring."""

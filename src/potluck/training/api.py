@@ -11,8 +11,6 @@ from potluck.scenario import Scenario
 from potluck.training.config import RUN, RunConfig, read_config
 from potluck.training.run import Progress, Trained, resume, start, trained
 
-__all__ = ["train"]
-
 
 def train(
     scenario: Scenario,

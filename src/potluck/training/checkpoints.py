@@ -9,8 +9,6 @@ from potluck.errors import PotluckError
 from potluck.training.files import read_arrays, write_arrays
 from potluck.training.loop import Runs
 
-__all__ = ["Checkpoint", "latest", "save", "set_aside"]
-
 KEPT = 3
 SUFFIX = ".ckpt"
 MARK = b"potluck checkpoint 2\n"

@@ -20,19 +20,6 @@ from potluck.training.files import write_text
 from potluck.training.lanes import Lanes, stack
 from potluck.training.loop import Setup
 
-__all__ = [
-    "RUN",
-    "SCENARIO",
-    "RunConfig",
-    "config_values",
-    "read_config",
-    "read_values",
-    "seeds_of",
-    "setup",
-    "setup_one",
-    "write_config",
-]
-
 RUN = "run.json"
 SCENARIO = "scenario.toml"
 

@@ -8,8 +8,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.training.loop import Setup
 
-__all__ = ["episode", "long_term"]
-
 
 def episode(
     setup: Setup,

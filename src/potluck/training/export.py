@@ -19,8 +19,6 @@ from potluck.training.files import read_arrays, write_arrays
 if TYPE_CHECKING:  # a deployment that loads a policy needs no federation
     from potluck.training.run import Trained
 
-__all__ = ["LoadedPolicy", "export_policy", "load_policy"]
-
 MARK = b"potluck policy 2\n"
 
 

@@ -13,8 +13,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-__all__ = ["read_arrays", "write_arrays", "write_text"]
-
 HASH = 32
 Tree = TypeVar("Tree")
 

@@ -13,8 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-__all__ = ["Lanes", "alike", "each_lane", "stack"]
-
 T = TypeVar("T")
 Result = TypeVar("Result")
 

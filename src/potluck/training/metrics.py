@@ -9,8 +9,6 @@ from jaxtyping import Float
 
 from potluck.training.loop import Outcome
 
-__all__ = ["columns", "header", "rows", "summary"]
-
 LATE = 0.1
 """Share of a run's windows that tell where it ended."""
 

@@ -8,8 +8,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents import Environment, Learner
 
-__all__ = ["Against", "Table"]
-
 
 class Table(eqx.Module):
     """The state of the game, and everyone's memory state."""

@@ -23,8 +23,6 @@ from potluck.training.lanes import Lanes
 from potluck.training.loop import Runs, Setup, TrainConfig, begin, first, place, train
 from potluck.training.metrics import columns, header, rows
 
-__all__ = ["METRICS", "Job", "Progress", "Trained", "advance", "claim", "restart", "resume", "start", "trained"]
-
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
 INTERVAL = 20.0

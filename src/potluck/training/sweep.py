@@ -23,8 +23,6 @@ from potluck.training.lanes import alike, stack
 from potluck.training.loop import Setup
 from potluck.training.run import INTERVAL, METRICS, Job, Progress, restart
 
-__all__ = ["SWEEP", "TABLE", "Cell", "SweepConfig", "SweepProgress", "begin_sweep", "read_sweep", "run_sweep"]
-
 SWEEP = "sweep.json"
 TABLE = "sweep.csv"
 MOST_CELLS = 10_000

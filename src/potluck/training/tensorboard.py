@@ -8,8 +8,6 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from potluck.training.run import Progress
 
-__all__ = ["Board"]
-
 
 class Board:
     """Writes a run's progress into `folder/tensorboard`."""

@@ -9,8 +9,6 @@ from potluck.errors import PotluckError
 from potluck.federation.data import Dataset, in_one_line
 from potluck.federation.task import Task
 
-__all__ = ["TASK", "read_folder"]
-
 USAGE = "folder:PATH.npz"
 
 

@@ -18,21 +18,6 @@ from potluck.errors import PotluckError
 from potluck.federation import load
 from potluck.studies.benchmarks.peers import Absent, Peer, Timing
 
-__all__ = [
-    "A_TENTH",
-    "DIGITS",
-    "OURS",
-    "OURS_ABREAST",
-    "OURS_AT_A_TENTH",
-    "Contest",
-    "Engine",
-    "Row",
-    "flops",
-    "prepare",
-    "race",
-    "sgemm_peak",
-]
-
 Engine = Callable[[Path], Timing | Absent]
 
 OURS = Peer("potluck.studies.benchmarks.ours", "potluck-fl")

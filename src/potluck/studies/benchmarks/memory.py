@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from potluck.studies.benchmarks.peers import Absent, Peer, ask
 from potluck.studies.benchmarks.sequences import Sizes
 
-__all__ = ["OURS", "Engine", "Row", "Run", "Sizes", "race", "run"]
-
 OURS = Peer("potluck.studies.benchmarks.ours_memory", "potluck-fl")
 
 

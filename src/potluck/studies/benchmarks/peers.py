@@ -18,8 +18,6 @@ from pathlib import Path
 
 from potluck.errors import PotluckError
 
-__all__ = ["PYTHON_VARIABLE", "Absent", "Peer", "Timing", "ask", "peers_in", "run"]
-
 PYTHON_VARIABLE = "POTLUCK_PEERS_PYTHON"
 
 

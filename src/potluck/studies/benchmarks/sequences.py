@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import perf_counter
 
-__all__ = ["Sizes", "median_milliseconds", "report"]
-
 WARM_UP = 3
 CALLS = 30
 

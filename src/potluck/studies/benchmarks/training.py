@@ -22,8 +22,6 @@ from potluck.scenario import preset
 from potluck.training.config import RunConfig
 from potluck.training.run import start
 
-__all__ = ["Row", "Work", "draw_cost", "measure"]
-
 LEAST = 2
 """Calls of the compiled program that are timed, at least."""
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BATCH", "LEARNING_RATE", "ROUNDS", "WARM_UP", "Work", "report", "timed"]
-
 BATCH = 50
 LEARNING_RATE = 0.05
 ROUNDS = 20
