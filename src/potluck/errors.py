@@ -1,5 +1,9 @@
 """What went wrong, said to the person who can mend it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class PotluckError(Exception):
     """A fault of the input, not of the program: one line that names the field and the remedy.
@@ -21,3 +25,18 @@ class PotluckError(Exception):
         if name is None:
             return self.message
         return f"{name}{'' if self.message.startswith((':', '.')) else ' '}{self.message}"
+
+
+def reason(fault: OSError) -> str:
+    """Why the system refused, in its own words."""
+    return (fault.strerror or str(fault)).lower()
+
+
+@contextmanager
+def file_faults(place: str | Path, remedy: str = "", *, failed: str = "") -> Iterator[None]:
+    """What the system refuses becomes `place: reason; remedy`, or `place: failed (reason); remedy`."""
+    try:
+        yield
+    except OSError as fault:
+        said = f"{failed} ({reason(fault)})" if failed else reason(fault)
+        raise PotluckError("; ".join(filter(None, (f"{place}: {said}", remedy)))) from None

@@ -1,17 +1,14 @@
 """`potluck federation`: train for real, and measure what contributions are worth."""
 
-import functools
-import inspect
 import json as jsonlib
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.options import JsonOption
+from potluck.cli.options import JsonOption, takes
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -30,7 +27,7 @@ SamplesOption = Annotated[
 ]
 PlotOption = Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")]
 
-CONFIG: dict[str, tuple[type, str]] = {
+CONFIG = {
     "task": (str, "What is learnt; `potluck list task` names what there is."),
     "model": (str, "What is trained; `potluck list model`."),
     "hidden": (int, "Hidden units of mlp."),
@@ -51,36 +48,20 @@ CONFIG: dict[str, tuple[type, str]] = {
 }
 """The fields of FederationConfig that are options; what is left out takes the default of the field."""
 
-
-def takes_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `CONFIG`; those that a person typed arrive in its parameter `config`."""
-    own = inspect.signature(command)
-    kept = [parameter for parameter in own.parameters.values() if parameter.name != "config"]
-    added = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[kind | None, typer.Option(help=text, rich_help_panel="The federation")],
-        )
+takes_config = takes(
+    {
+        name: (Annotated[kind | None, typer.Option(help=text, rich_help_panel="The federation")], None)
         for name, (kind, text) in CONFIG.items()
-    ]
-
-    @functools.wraps(command)
-    def filled(**values: Any) -> None:
-        typed = {name: values.pop(name) for name in CONFIG}
-        command(**values, config={name: value for name, value in typed.items() if value is not None})
-
-    filled.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
-    return filled
+    }
+)
 
 
-def _described(options: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
-    """The config, and its data loaded with its progress on stderr."""
+def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
+    """The config that was asked for, and its data loaded with its progress on stderr."""
     from potluck.cli.data import Watching
     from potluck.federation import federation_config, load
 
-    config = federation_config(**options)
+    config = federation_config(**{name: value for name, value in asked.items() if value is not None})
     with Watching() as listener:
         return config, load(config.task, listener)
 
@@ -107,7 +88,8 @@ def _at_least_one(**numbers: int) -> None:
 @commands.command()
 @takes_config
 def run(
-    config: dict[str, Any],
+    *,
+    asked: dict[str, Any],
     contributions: Annotated[str, typer.Option(help="One d in [0, 1] per silo, such as 1,0.5,0.5,0.1.")] = "1,1,1,1",
     slots: SlotsOption = 30,
     samples: SamplesOption = None,
@@ -137,7 +119,7 @@ def run(
 
     play = jnp.asarray(check_contributions(given, len(given)))
     check_picture(plot)
-    described, data = _described(config)
+    described, data = _described(asked)
     fed = build(described, silos=len(given), samples=held, data=data, seed=seed)
     source = shard(fed)
     start, rest = jax.random.split(jax.random.key(seed))  # as the library's `run` does: same seed, same game
@@ -186,7 +168,8 @@ def _slots(initial: float, precision: list[float], sizes: list[list[int]], last:
 @commands.command()
 @takes_config
 def curve(
-    config: dict[str, Any],
+    *,
+    asked: dict[str, Any],
     slots: SlotsOption = 30,
     samples: SamplesOption = None,
     silos: Annotated[int, typer.Option(help="How many silos.")] = 4,
@@ -214,7 +197,7 @@ def curve(
     from potluck.studies.federation_figures import check_picture, draw_curve
 
     check_picture(plot)
-    described, data = _described(config)
+    described, data = _described(asked)
 
     def federation(seed: int) -> "FedAvg":
         return build(described, silos=silos, samples=held, data=data, seed=seed)

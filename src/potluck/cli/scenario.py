@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from potluck.cli.options import PresetOption
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, reason
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
@@ -64,9 +64,7 @@ def init(
     except FileExistsError:
         raise PotluckError(f"{path} exists; choose another name, or replace it with --force") from None
     except OSError as fault:
-        raise PotluckError(
-            f"{path}: {(fault.strerror or str(fault)).lower()}; choose a place you may write to"
-        ) from None
+        raise PotluckError(f"{path}: {reason(fault)}; choose a place you may write to") from None
     typer.echo(f"Wrote {path}. Edit it, then: potluck game {path}")
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.options import JsonOption, PresetOption, RunArgument, ScenarioArgument
+from potluck.cli.options import JsonOption, PresetOption, RunArgument, ScenarioArgument, takes
+from potluck.cli.tables import plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -24,34 +25,36 @@ MOST_COLUMNS = 6
 """Silos that a table shows one by one."""
 
 
-AgentOption = Annotated[str, typer.Option(help="Who learns: see potluck list agent.")]
-TaskOption = Annotated[
-    str | None, typer.Option(help="Train for real on this task (see potluck data list); else as the scenario says.")
-]
-SlotsOption = Annotated[int, typer.Option(help="Slots that each seed plays, over all its games.")]
-SeedsOption = Annotated[int, typer.Option(help="Independent runs side by side, from the scenario's seed on.")]
-GamesOption = Annotated[int, typer.Option(help="Games that a seed's agents play at once.")]
-WindowOption = Annotated[int, typer.Option(help="D, slots between two updates; 0 leaves it to the game.")]
-EstimatorOption = Annotated[str | None, typer.Option(help="Of the actor's gradient: see potluck list estimator.")]
-TargetOption = Annotated[str | None, typer.Option(help="Of the critic: see potluck list target.")]
-DncOption = Annotated[str | None, typer.Option(help="Which network has a DNC: critic, actor, both or none.")]
-PolicyOption = Annotated[str | None, typer.Option(help="Distribution over [0, 1]: see potluck list policy.")]
+def _choice(text: str) -> tuple[Any, None]:
+    return Annotated[str | None, typer.Option(help=text)], None
 
 
+def _count(text: str, default: int) -> tuple[Any, int]:
+    return Annotated[int, typer.Option(help=text)], default
+
+
+RUN_OPTIONS = {
+    "path": (ScenarioArgument, None),
+    "preset": (PresetOption, None),
+    "agent": (Annotated[str, typer.Option(help="Who learns: see potluck list agent.")], "mpgd"),
+    "task": _choice("Train for real on this task (see potluck data list); else as the scenario says."),
+    "slots": _count("Slots that each seed plays, over all its games.", 100_000),
+    "seeds": _count("Independent runs side by side, from the scenario's seed on.", 5),
+    "games": _count("Games that a seed's agents play at once.", 16),
+    "window": _count("D, slots between two updates; 0 leaves it to the game.", 0),
+    "estimator": _choice("Of the actor's gradient: see potluck list estimator."),
+    "target": _choice("Of the critic: see potluck list target."),
+    "dnc": _choice("Which network has a DNC: critic, actor, both or none."),
+    "policy": _choice("Distribution over [0, 1]: see potluck list policy."),
+}
+"""What `train` and `sweep` are asked for; `run_config` makes a run of it."""
+
+
+@takes(RUN_OPTIONS)
 def train(
-    path: ScenarioArgument = None,
-    preset: PresetOption = None,
-    agent: AgentOption = "mpgd",
-    task: TaskOption = None,
-    slots: SlotsOption = 100_000,
-    seeds: SeedsOption = 5,
-    games: GamesOption = 16,
+    *,
+    asked: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/AGENT-TASK otherwise.")] = None,
-    window: WindowOption = 0,
-    estimator: EstimatorOption = None,
-    target: TargetOption = None,
-    dnc: DncOption = None,
-    policy: PolicyOption = None,
     checkpoint: CheckpointOption = 20.0,
     tensorboard: BoardOption = False,
     json: JsonOption = False,
@@ -69,29 +72,18 @@ def train(
     """
     from potluck.training.run import start
 
-    config = run_config(
-        path, preset, task, agent=agent, slots=slots, seeds=seeds, games=games, window=window, estimator=estimator,
-        target=target, dnc=dnc, policy=policy,
-    )  # fmt: skip
-    source = Path(task or _source(config)).stem.replace(":", "-")
-    folder = out or Path("runs") / f"{agent.replace(':', '-')}-{source}"
+    config = run_config(**asked)
+    source = Path(asked["task"] or _source(config)).stem.replace(":", "-")
+    folder = out or Path("runs") / f"{config.agent.replace(':', '-')}-{source}"
     board = _board(folder, tensorboard)
     follow(config, start(config, folder, interval=checkpoint), folder, board, json)
 
 
 def run_config(
-    path: Path | None,
-    preset: str | None,
-    task: str | None,
-    *,
-    agent: str,
-    slots: int,
-    seeds: int,
-    games: int,
-    window: int,
-    **options: str | None,
-) -> "RunConfig":
-    """What `train` and `sweep` are asked for; the task's data is loaded with its progress on stderr."""
+    path: Path | None, preset: str | None, task: str | None, agent: str,
+    slots: int, seeds: int, games: int, window: int, **options: str | None,
+) -> "RunConfig":  # fmt: skip
+    """The run that is asked for; the task's data is loaded with its progress on stderr."""
     from potluck.cli.runtime import chosen_scenario, start_cores
 
     scenario = chosen_scenario(path, preset)
@@ -276,16 +268,11 @@ def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board:
 
 
 def _slots(rows: list[dict[str, Any]], title: str) -> "Table":
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     silos = len(rows[0]["contributions"])
     each = silos <= MOST_COLUMNS
     d = [f"d{n}" for n in range(silos)] if each else ["mean d", "least d", "most d"]
     u = [f"u{n}" for n in range(silos)] if each else ["mean u", "least u", "most u"]
-    table = Table(title=title, box=SIMPLE, padding=(0, 0, 0, 1))
-    for head in ("slot", *d, "P", "signal", *u, "welfare"):
-        table.add_column(head, justify="right", no_wrap=True)
+    table = plain_table("slot", *d, "P", "signal", *u, "welfare", title=title)
 
     def shown(values: list[float]) -> list[float]:
         return values if each else [sum(values) / silos, min(values), max(values)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, file_faults, reason
 from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
 from potluck.studies.certificate import Certificate, certify, gain_share, without
@@ -72,7 +72,7 @@ def folders(out: Path) -> dict[str, Path]:
 
 def prepare(out: Path, wanted: dict[str, RunConfig]) -> None:
     """Clear away a demo that is over or was another; keep one that was interrupted. Touches no file of anyone else."""
-    try:
+    with file_faults(out, "name a folder to write to"):
         finished = _finished(out)
         for agent, folder in folders(out).items():
             if (folder / RUN).exists() and (finished or not _is(folder, wanted[agent])):
@@ -82,8 +82,6 @@ def prepare(out: Path, wanted: dict[str, RunConfig]) -> None:
             (out / picture).unlink(missing_ok=True)
         out.mkdir(parents=True, exist_ok=True)
         write_text(out / MARK, json.dumps({"potluck": "demo", "finished": False}) + "\n")
-    except OSError as fault:
-        raise PotluckError(f"{out}: {(fault.strerror or str(fault)).lower()}; name a folder to write to") from None
 
 
 def _finished(out: Path) -> bool:
@@ -185,7 +183,7 @@ def save(demo: Demo, out: Path) -> dict[str, Any]:
         )
         write_text(out / MARK, json.dumps(found, indent=1) + "\n")
     except OSError as fault:
-        raise PotluckError(f"{fault.filename or out}: {(fault.strerror or str(fault)).lower()}") from None
+        raise PotluckError(f"{fault.filename or out}: {reason(fault)}") from None
     return found
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import ValidationError
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, reason
 from potluck.scenario import Scenario
 from potluck.scenario.explain import first_fault
 from potluck.training.config import RunConfig, config_values, read_values, seeds_of, setup_one
@@ -191,5 +191,5 @@ def _writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        place, reason = fault.filename or folder, (fault.strerror or str(fault)).lower()
-        raise PotluckError(f"{place}: not written ({reason}); what is learnt is kept, mend it and resume") from None
+        said = f"not written ({reason(fault)}); what is learnt is kept, mend it and resume"
+        raise PotluckError(f"{fault.filename or folder}: {said}") from None

@@ -3,26 +3,15 @@
 Every engine runs in a process of its own; they take turns, so that a machine that slows down slows all of them.
 """
 
-import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from potluck.studies.benchmarks.peers import Absent, Peer, ask
-from potluck.studies.benchmarks.sequences import Sizes
+from potluck.studies.benchmarks.peers import Absent, Peer, take_turns
+from potluck.studies.benchmarks.sequences import Sizes, Timing
 
-OURS = Peer("potluck.studies.benchmarks.ours_memory", "potluck-fl")
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one run of an engine answers."""
-
-    milliseconds: float
-    version: str
-    device: str
-
-
-Engine = Callable[[Sizes], Run | Absent]
+OURS = Peer("potluck.studies.benchmarks.ours_memory", "potluck-fl", python=sys.executable)
+Engine = Callable[[Sizes], Timing | Absent]
 
 
 @dataclass(frozen=True)
@@ -42,36 +31,15 @@ class Row:
     note: str | None = None
 
 
-def run(peer: Peer, sizes: Sizes, python: str | None = None) -> Run | Absent:
-    """One run of an engine; see `ask`."""
-    output = ask(peer, sizes.text(), python=python)
-    return output if isinstance(output, Absent) else parse(output)
-
-
-def parse(output: str) -> Run | Absent:
-    """The last line of an engine's output, which is its answer."""
-    line = (output.strip().splitlines() or [""])[-1]
-    try:
-        row = json.loads(line)
-        return Run(float(row["milliseconds"]), str(row["version"]), str(row["device"]))
-    except (ValueError, TypeError, KeyError):
-        return Absent(f"no answer, but: {line[:80]!r}")
-
-
 def race(engines: Mapping[str, Engine], sizes: Sizes, *, repeats: int = 3) -> list[Row]:
-    """Best of `repeats` for each engine, taking turns: A B, A B, …; an engine that cannot run is asked once."""
-    best: dict[str, Run | Absent] = {}
-    for _ in range(repeats):
-        for name, engine in engines.items():
-            last = best.get(name)
-            if isinstance(last, Absent):
-                continue
-            answer = engine(sizes)
-            if last is None or isinstance(answer, Absent) or answer.milliseconds < last.milliseconds:
-                best[name] = answer
+    """Best of `repeats` for each engine; see `take_turns`."""
+    best = {
+        name: answers if isinstance(answers, Absent) else min(answers, key=lambda timing: timing.milliseconds)
+        for name, answers in take_turns(engines, sizes, repeats).items()
+    }
     first = next(iter(best.values()))
 
-    def row(name: str, answer: Run | Absent) -> Row:
+    def row(name: str, answer: Timing | Absent) -> Row:
         shape = (sizes.batch, sizes.steps, sizes.words, sizes.width, sizes.heads)
         if isinstance(answer, Absent):
             return Row(name, *shape, note=answer.reason)

@@ -32,6 +32,15 @@ class Sizes:
         return json.dumps(asdict(self))
 
 
+@dataclass(frozen=True)
+class Timing:
+    """What one run of an engine answers."""
+
+    milliseconds: float
+    version: str
+    device: str
+
+
 def median_milliseconds(gradient: Callable[[], object]) -> float:
     """Of one call among many, after a warm-up."""
     times = []
@@ -44,4 +53,4 @@ def median_milliseconds(gradient: Callable[[], object]) -> float:
 
 def report(milliseconds: float, version: str, device: str) -> None:
     """Print the one line by which an engine answers."""
-    print(json.dumps({"milliseconds": milliseconds, "version": version, "device": device}), flush=True)
+    print(json.dumps(asdict(Timing(milliseconds, version, device))), flush=True)

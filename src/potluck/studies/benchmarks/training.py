@@ -16,7 +16,7 @@ from statistics import median
 import jax
 
 from potluck.devices import use_cores
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, file_faults
 from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
 from potluck.training.config import RunConfig
@@ -141,10 +141,8 @@ def draw_cost(rows: Sequence[Row], place: Path) -> None:
     axes.set_xticks([row.silos for row in rows], [str(row.silos) for row in rows], minor=False)
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    try:
+    with file_faults(place, "choose another place"):
         figure.savefig(place)
-    except OSError as fault:
-        raise PotluckError(f"{place}: {(fault.strerror or str(fault)).lower()}; choose another place") from None
 
 
 if __name__ == "__main__":
