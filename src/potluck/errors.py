@@ -17,7 +17,6 @@ class PotluckError(Exception):
         self.message, self.field = message, field
 
     def __str__(self) -> str:
-        """The field, then what is wrong with it."""
         return self.named(self.field)
 
     def named(self, name: str | None) -> str:

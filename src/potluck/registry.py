@@ -50,7 +50,6 @@ class Registry(Mapping[str, Member], Generic[Member]):
         self._added[name] = self._checked(name, member)
 
     def __getitem__(self, name: str) -> Member:
-        """The member of this name."""
         for members in (self._own, self._added):
             if name in members:
                 return members[name]
@@ -80,11 +79,9 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return any(name == known for known in self)
 
     def __iter__(self) -> Iterator[str]:
-        """Names, our own first."""
         yield from dict.fromkeys([*self._own, *self._added, *self._entry_points()])
 
     def __len__(self) -> int:
-        """How many there are."""
         return sum(1 for _ in self)
 
     def _entry_points(self) -> dict[str, metadata.EntryPoint]:

@@ -1,5 +1,6 @@
 """What decides for a silo outside of training: a network, or the same contribution every time."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -8,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from potluck.agents.dnc import DNCSize
 from potluck.agents.moments import Moments
-from potluck.agents.networks import DNCSize, Network
+from potluck.agents.networks import Network
 from potluck.agents.policies import POLICIES
 from potluck.registry import Registry
 
@@ -46,12 +48,7 @@ class NetworkActor(eqx.Module):
 
     @classmethod
     def empty(
-        cls,
-        observation_size: int,
-        action_size: int,
-        policy: str,
-        hidden: Sequence[int],
-        dnc: Sequence[int] | None,
+        cls, observation_size: int, action_size: int, policy: str, hidden: Sequence[int], dnc: Sequence[int] | None
     ) -> "NetworkActor":
         """An actor of these sizes, to be filled from a file."""
         size, (first, second) = None if dnc is None else DNCSize(*dnc), hidden
@@ -61,17 +58,15 @@ class NetworkActor(eqx.Module):
     @property
     def settings(self) -> dict[str, Any]:
         """As `empty` takes them."""
-        size = self.dnc
         return {
             "observation_size": self.scale.mean.shape[-1],
             "action_size": self.network.head.weight.shape[-2] // 2,
             "policy": self.policy,
             "hidden": self.hidden,
-            "dnc": None if size is None else (size.words, size.width, size.heads, size.hidden),
+            "dnc": None if self.dnc is None else dataclasses.astuple(self.dnc),
         }
 
     def initial_memory(self) -> Any:
-        """Of the network."""
         return self.network.initial_memory()
 
     def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
@@ -101,7 +96,6 @@ class ConstantActor(eqx.Module):
         """It has none."""
 
     def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
-        """The action."""
         del observation
         return memory, self.action
 

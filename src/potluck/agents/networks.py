@@ -5,16 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from potluck.agents.dnc import DNC, State
-
-
-class DNCSize(eqx.Module):
-    """How large a differentiable neural computer is."""
-
-    words: int = 10
-    width: int = 16
-    heads: int = 1
-    hidden: int = 64
+from potluck.agents.dnc import DNC, DNCSize, State
 
 
 class Network(eqx.Module):
@@ -33,18 +24,7 @@ class Network(eqx.Module):
         head = eqx.nn.Linear(hidden[1], outputs, key=last)
         return cls(
             layers=(eqx.nn.Linear(inputs, hidden[0], key=first), eqx.nn.Linear(hidden[0], hidden[1], key=second)),
-            dnc=None
-            if dnc is None
-            else DNC.create(
-                hidden[1],
-                hidden[1],
-                words=dnc.words,
-                width=dnc.width,
-                heads=dnc.heads,
-                hidden=dnc.hidden,
-                controller="feedforward",
-                key=remembered,
-            ),
+            dnc=None if dnc is None else DNC.create(hidden[1], hidden[1], dnc, "feedforward", remembered),
             head=eqx.tree_at(lambda h: (h.weight, h.bias), head, (0.1 * head.weight, jnp.zeros(outputs))),
         )
 

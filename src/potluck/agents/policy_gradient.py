@@ -10,11 +10,11 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.actors import NetworkActor
-from potluck.agents.dnc import State
+from potluck.agents.dnc import DNCSize, State
 from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.learner import Act, Diagnostics, Window
 from potluck.agents.moments import Moments
-from potluck.agents.networks import DNCSize, Network
+from potluck.agents.networks import Network
 from potluck.agents.policies import POLICIES, Policy
 from potluck.devices import device_count, everywhere
 
@@ -79,7 +79,6 @@ class PolicyGradient(eqx.Module):
     central: bool = False
 
     def init(self, key: PRNGKeyArray) -> AgentState:
-        """Fresh networks."""
         for_actor, for_critic = jax.random.split(key)
         outputs, seen = 2 * self.action_size, self.critic_observation_size
         actor = Network.create(self.observation_size, outputs, self.hidden, self._dnc_of("actor"), for_actor)
@@ -95,7 +94,6 @@ class PolicyGradient(eqx.Module):
         )
 
     def initial_memory(self, state: AgentState) -> MemoryState:
-        """Nothing remembered."""
         return MemoryState(state.actor.initial_memory(), state.critic.initial_memory())
 
     def act(

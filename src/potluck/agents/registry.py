@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import jax.numpy as jnp
 
+from potluck.agents.dnc import DNCSize
 from potluck.agents.environment import Environment
 from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.learner import Learner
-from potluck.agents.networks import DNCSize
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import Placement, PolicyGradient
 from potluck.agents.simple import Fixed, Greedy, Random

@@ -73,7 +73,6 @@ class _Lines:
         self.stop()
 
     def stop(self) -> None:
-        """Clear the lines."""
         self._rows.stop()
 
     def show(self, name: str, text: str, share: float, *, at_once: bool = False) -> None:
@@ -93,7 +92,6 @@ class Watching(_Lines):
         self._last = ""
 
     def __call__(self, what: str, share: float) -> None:
-        """Show it."""
         shown = what if self._drawn or not share else f"{what}: {share:.0%}"
         self.show("", shown, share, at_once=what != self._last)
         self._last = what
@@ -136,6 +134,5 @@ class TrainingDisplay(_Lines):
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds."""
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

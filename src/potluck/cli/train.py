@@ -102,10 +102,7 @@ def run_config(
 
 
 def resume(
-    run: RunArgument,
-    checkpoint: CheckpointOption = 20.0,
-    tensorboard: BoardOption = False,
-    json: JsonOption = False,
+    run: RunArgument, checkpoint: CheckpointOption = 20.0, tensorboard: BoardOption = False, json: JsonOption = False
 ) -> None:
     """Go on with a run or a sweep that was stopped, from its newest checkpoint to its last slot.
 

@@ -97,14 +97,7 @@ def build(
     )
 
 
-def local_sizes(
-    data: Dataset,
-    silos: int,
-    samples: Sizes | None,
-    kind: str,
-    *,
-    spare: bool = False,
-) -> list[int]:
+def local_sizes(data: Dataset, silos: int, samples: Sizes | None, kind: str, *, spare: bool = False) -> list[int]:
     """|D_n| for every silo: as given, else the task's default, else all that there is.
 
     With `spare`, a size that was not given leaves at least as much again for the local set to change to.

@@ -46,12 +46,10 @@ class CurveSource(eqx.Module):
     """Whether sizes are drawn anew in every slot, or once for a game."""
 
     def init(self, key: PRNGKeyArray | Array) -> Progress:
-        """Nothing trained yet."""
         samples = self.held if self.drawn is None else counts(self.drawn, key)
         return Progress(trained=jnp.zeros_like(self.curve.scale), samples=samples)
 
     def samples(self, state: Progress) -> Float[Array, " silos"]:
-        """|D_n[t]| of the coming slot."""
         return state.samples
 
     def measure(self, state: Progress) -> Float[Array, ""]:

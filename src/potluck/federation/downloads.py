@@ -80,12 +80,10 @@ class Progress:
         self.tell, self.total, self.done = tell, 0, 0
 
     def update(self, count: int) -> None:
-        """So many more bytes."""
         self.done += count
         self.tell(min(self.done, self.total) if self.total else self.done, self.total or None)
 
     def reset(self) -> None:
-        """From the start again."""
         self.done = 0
 
     def close(self) -> None:

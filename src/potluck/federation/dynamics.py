@@ -71,16 +71,13 @@ class Static(eqx.Module):
         return np.array(1)
 
     def bound(self, pool: int) -> int:
-        """All of it."""
         return pool
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Take all of it."""
         del key
         return Window(start=jnp.zeros_like(pool), size=pool)
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Change nothing."""
         del pool, key
         return window
 
@@ -112,7 +109,6 @@ class Redraw(eqx.Module):
         return min(pool, int(self.least().max()))
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Draw once."""
         sizes, starts = jax.random.split(key)
         mean, deviation = (jnp.asarray(value, jnp.float32) for value in (self.mean, self.deviation))
         drawn = mean + deviation * jax.random.normal(sizes, pool.shape, jnp.float32)
@@ -121,7 +117,6 @@ class Redraw(eqx.Module):
         return Window(start=jax.random.randint(starts, pool.shape, 0, pool, pool.dtype), size=size)
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Draw again."""
         del window
         return self.init(pool, key)
 
@@ -148,7 +143,6 @@ class Stream(eqx.Module):
         return np.asarray(np.add(self.window, self.arrivals), int)
 
     def bound(self, pool: int) -> int:
-        """The longest window."""
         return min(pool, int(np.max(self.window)))
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
@@ -157,7 +151,6 @@ class Stream(eqx.Module):
         return Window(start=start, size=jnp.minimum(jnp.asarray(self.window, pool.dtype), pool))
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Slide."""
         del key
         arrivals = jnp.asarray(self.arrivals, pool.dtype)
         return Window(start=(window.start + arrivals) % pool, size=window.size)

@@ -148,12 +148,10 @@ class FedAvg(eqx.Module):
         return Global(weights=weights, server=self.server().init(weights))
 
     def server(self) -> optax.GradientTransformation:
-        """The server's optimiser."""
         given = {"server_learning_rate": self.server_learning_rate, "server_momentum": self.server_momentum}
         return AGGREGATIONS[self.aggregation](**{name: value for name, value in given.items() if value is not None})
 
     def samples(self, state: State) -> Float[Array, " silos"]:
-        """|D_n[t]| of the coming slot."""
         return state.window.size.astype(jnp.float32)
 
     def measure(self, state: State) -> Float[Array, ""]:

@@ -67,7 +67,6 @@ class Perceptron(eqx.Module):
     layers: tuple[Dense, ...]
 
     def __call__(self, features: Float[Array, " inputs"]) -> Float[Array, " classes"]:
-        """Logits of one sample."""
         hidden = features
         for layer in self.layers[:-1]:
             hidden = jax.nn.relu(layer(hidden))
@@ -157,7 +156,6 @@ class CNNArchitecture(eqx.Module):
     channels: tuple[int, int]
 
     def init(self, key: PRNGKeyArray) -> CNN:
-        """Fresh weights."""
         keys = jax.random.split(key, 3)
         rows, columns = (((side - 2) // 2 - 2) // 2 for side in self.shape[:2])
         return CNN(

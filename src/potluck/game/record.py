@@ -17,13 +17,11 @@ class Record(eqx.Module):
 
     @classmethod
     def blank(cls, history: int, silos: int) -> "Record":
-        """Before the first slot."""
         return cls(jnp.zeros((history, silos)), jnp.zeros(history), jnp.zeros(history))
 
     def after(
         self, contributions: Float[Array, " silos"], signal: Float[Array, ""], precision: Float[Array, ""]
     ) -> "Record":
-        """With one more slot."""
         return Record(
             newest_first(contributions, self.contributions),
             newest_first(signal, self.signal),

@@ -39,7 +39,6 @@ class ComparingConfig(MechanismConfig):
         return jnp.asarray(self.unit, dtype=float) if self.basis == "samples" else None
 
     def schedule_of(self) -> Schedule:
-        """The schedule of α."""
         return Schedule(self.schedule, jnp.asarray(self.smoothing, dtype=float))
 
 
@@ -60,7 +59,6 @@ class Comparing(eqx.Module):
         return frozenset() if self.unit is None else frozenset({"samples"})
 
     def init(self, precision: Float[Array, ""]) -> Gains:
-        """What the schedule remembers."""
         return first_gains(precision)
 
     def at_work(self, state: Gains, facts: Facts) -> tuple[Gains, Float[Array, "..."], Float[Array, " silos"]]:

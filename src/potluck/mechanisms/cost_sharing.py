@@ -37,7 +37,6 @@ class CostSharing(eqx.Module):
         return (1 - self.shares) * self.declared.cost * facts.contributions
 
     def signal_bounds(self) -> tuple[float, float]:
-        """Always 0."""
         return 0.0, 0.0
 
     def split(self, owners: Int[Array, " identities"]) -> "CostSharing":
@@ -69,7 +68,6 @@ class CostSharingConfig(MechanismConfig):
     ] = None
 
     def misfit(self, silos: int) -> str | None:
-        """A list has a number for every silo."""
         for name, numbers in (("costs", self.costs), ("profits", self.profits)):
             if numbers is not None and len(numbers) != silos:
                 return f"{name} must list one number per silo: {silos} needed, got {len(numbers)}"

@@ -17,7 +17,6 @@ class NoTransfers(eqx.Module):
         """Nothing to remember."""
 
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
-        """Nothing moves."""
         del state
         return None, self.own(None, facts), jnp.zeros_like(facts.precision)
 
@@ -27,11 +26,9 @@ class NoTransfers(eqx.Module):
         return jnp.zeros_like(facts.contributions)
 
     def signal_bounds(self) -> tuple[float, float]:
-        """Always 0."""
         return 0.0, 0.0
 
     def split(self, owners: Int[Array, " identities"]) -> "NoTransfers":
-        """The same among any silos."""
         del owners
         return self
 
@@ -42,6 +39,5 @@ class NoTransfersConfig(MechanismConfig):
     kind: Kind = "none"
 
     def build(self, declared: Declared) -> NoTransfers:
-        """There is nothing to set."""
         del declared
         return NoTransfers()

@@ -50,12 +50,10 @@ class PerSiloConfig(ComparingConfig):
     ] = 5.0
 
     def misfit(self, silos: int) -> str | None:
-        """A list has a number for every silo."""
         if not isinstance(self.intensity, tuple) or len(self.intensity) == silos:
             return None
         return f"intensity must list one number per silo: {silos} needed, got {len(self.intensity)}"
 
     def build(self, declared: Declared) -> PerSilo:
-        """At its initial intensities α0."""
         del declared
         return PerSilo(jnp.asarray(self.intensity, dtype=float), self.unit_of(), self.schedule_of())

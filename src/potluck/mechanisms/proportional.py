@@ -32,11 +32,9 @@ class Proportional(eqx.Module):
         return None, pot * (shares - 1 / len(shares)), pot
 
     def signal_bounds(self) -> tuple[float, float]:
-        """The pot, or nothing."""
         return 0.0, float(self.pot)
 
     def split(self, owners: Int[Array, " identities"]) -> "Proportional":
-        """The same among any silos."""
         del owners
         return self
 
@@ -48,6 +46,5 @@ class ProportionalConfig(MechanismConfig):
     pot: Annotated[NonNegative, Field(description="money that is shared in a slot")] = 20.0
 
     def build(self, declared: Declared) -> Proportional:
-        """With the pot that was agreed."""
         del declared
         return Proportional(jnp.asarray(self.pot, dtype=float))

@@ -88,12 +88,10 @@ class RedistributionConfig(ComparingConfig):
         return intensity
 
     def misfit(self, silos: int) -> str | None:
-        """A matrix has a row for every silo."""
         if not isinstance(self.intensity, tuple) or len(self.intensity) == silos:
             return None
         return f"intensity must have one row per silo: {silos} needed, got {len(self.intensity)}"
 
     def build(self, declared: Declared) -> Redistribution:
-        """At its initial intensity α0."""
         del declared
         return Redistribution(jnp.asarray(self.intensity, dtype=float), self.unit_of(), self.schedule_of())

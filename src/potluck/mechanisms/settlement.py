@@ -26,7 +26,6 @@ class Settlement(eqx.Module):
 
 
 def settle_slot(mechanism: Mechanism[State], state: State, facts: Facts) -> Settlement:
-    """Settle one slot."""
     state, transfers, signal = mechanism.settle(state, facts)
     return Settlement(state, jnp.asarray(transfers), jnp.asarray(signal), jnp.sum(transfers))
 

@@ -24,8 +24,7 @@ class FederationConfig(Described):
     partition: Annotated[PartitionName, Field(description="how data falls to the silos")] = "iid"
     concentration: Annotated[Positive, Field(description="of dirichlet: small is skewed, large is even")] = 0.5
     dynamics: Annotated[
-        DynamicsName,
-        Field(description="local sets stay, are drawn anew in every slot, or samples come and go"),
+        DynamicsName, Field(description="local sets stay, are drawn anew in every slot, or samples come and go")
     ] = "static"
     optimiser: Annotated[str, member_of("optimiser"), Field(description="of the silos; `potluck list optimiser`")] = (
         "sgd"

@@ -60,5 +60,4 @@ PRESETS: Registry[Callable[[], Scenario]] = Registry(
 
 
 def preset(name: str) -> Scenario:
-    """Look up a preset by name."""
     return PRESETS[name]()

@@ -51,7 +51,6 @@ class Drawn(eqx.Module):
         )
 
     def draw(self, key: PRNGKeyArray | Array) -> Float[Array, " silos"]:
-        """Draw every silo's number."""
         mean, deviation = self.mean.astype(jnp.float32), self.deviation.astype(jnp.float32)
         standard = jax.random.truncated_normal(key, self.lowest, jnp.inf, self.mean.shape, jnp.float32)
         number = jnp.maximum(mean + deviation * standard, np.float32(1e-6) * mean)
@@ -76,7 +75,6 @@ class TermsDraw(eqx.Module):
 
     @classmethod
     def from_scenario(cls, scenario: "Scenario") -> "TermsDraw":
-        """As the scenario says."""
         silos = scenario.silos
         return cls(
             profit=Drawn.of(silos.profit, silos.count),

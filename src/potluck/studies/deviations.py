@@ -49,17 +49,12 @@ def evaluated(run: Trained, games: int) -> Played:
 
 
 def _free(run: Trained) -> Float[Array, "players action"]:
-    """Everybody chooses."""
     environment = run.lanes.tree.environment
     return jnp.full((environment.players, environment.action_size), jnp.nan)
 
 
 def evaluate(
-    lanes: Lanes[Setup],
-    agents: Any,
-    discount: float,
-    games: int,
-    forced: Float[Array, "players action"] | None = None,
+    lanes: Lanes[Setup], agents: Any, discount: float, games: int, forced: Float[Array, "players action"] | None = None
 ) -> Played:
     """Play `games` games of every lane without exploration; the same luck whoever is forced to whatever."""
     payoffs, report = _evaluate(lanes, agents, discount, games, forced, mesh_over(games))

@@ -106,16 +106,13 @@ class Partly(eqx.Module):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What the mechanism needs."""
         return self.mechanism.needs
 
     @property
     def balanced(self) -> bool:
-        """If the mechanism is."""
         return self.mechanism.balanced
 
     def init(self, precision: Float[Array, ""]) -> PyTree:
-        """What the mechanism remembers."""
         return self.mechanism.init(precision)
 
     def settle(self, state: PyTree, facts: Facts) -> tuple[PyTree, Float[Array, " silos"], Float[Array, ""]]:
@@ -130,7 +127,6 @@ class Partly(eqx.Module):
         return jnp.zeros_like(facts.contributions)
 
     def signal_bounds(self) -> tuple[float, float]:
-        """As the mechanism's."""
         return self.mechanism.signal_bounds()
 
 
@@ -181,7 +177,6 @@ def solve(game: StageGame) -> Solution:
 
 @eqx.filter_jit
 def settled(game: StageGame, contributions: Float[Array, " silos"]) -> Settled:
-    """Settle one joint contribution."""
     return Settled(
         contributions, game.precision(contributions), settle(game, contributions), regrets(game, contributions)
     )

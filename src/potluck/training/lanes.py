@@ -25,7 +25,6 @@ class Lanes(eqx.Module, Generic[T]):
     count: int
 
     def lane(self, number: int) -> T:
-        """One of them."""
         own, common = eqx.partition(self.tree, self.own)
         one: T = eqx.combine(jax.tree.map(lambda leaf: leaf[number], own), common)
         return one

@@ -57,7 +57,6 @@ class SweepConfig:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields that vary."""
         return tuple(name for name, _ in self.vary)
 
     def cells(self) -> list[Cell]:

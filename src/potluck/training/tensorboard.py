@@ -33,6 +33,5 @@ class Board:
             self._writer.add_scalar(name, value, progress.slots)
 
     def close(self) -> None:
-        """Nothing more comes."""
         if self._writer is not None:
             self._writer.close()

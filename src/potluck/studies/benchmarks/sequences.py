@@ -24,7 +24,6 @@ class Sizes:
 
     @classmethod
     def parse(cls, text: str) -> "Sizes":
-        """Read what `text` wrote."""
         return cls(**json.loads(text))
 
     def text(self) -> str:
