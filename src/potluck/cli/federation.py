@@ -58,12 +58,11 @@ takes_config = takes(
 
 def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
     """The config that was asked for, and its data loaded with its progress on stderr."""
-    from potluck.cli.data import Watching
-    from potluck.federation import federation_config, load
+    from potluck.cli.data import load_shown
+    from potluck.federation import federation_config
 
     config = federation_config(**{name: value for name, value in asked.items() if value is not None})
-    with Watching() as listener:
-        return config, load(config.task, listener)
+    return config, load_shown(config.task)
 
 
 def _sizes(samples: str | None) -> int | list[int] | None:

@@ -89,15 +89,16 @@ def run_config(
     scenario = chosen_scenario(path, preset)
     start_cores()
     from potluck.agents import Options
+    from potluck.cli.data import load_shown
     from potluck.scenario import FederationConfig
     from potluck.training.config import RunConfig
 
     if task is None and isinstance(scenario.precision, FederationConfig):
-        _load(scenario.precision.task)
+        load_shown(scenario.precision.task)
     if task is not None:
         from potluck.federation.from_scenario import on_task
 
-        scenario = on_task(scenario, task, _load(task))
+        scenario = on_task(scenario, task, load_shown(task))
     return RunConfig(scenario, agent, Options(**options), slots, seeds, games, window)
 
 
@@ -205,15 +206,6 @@ def export(
         typer.echo(jsonlib.dumps({"file": str(out), "silo": silo, "seed": seed, "bytes": size, "observation": sees}))
     else:
         typer.echo(f"Wrote {out}: silo {silo} of seed {seed}, {size:,} bytes, decides from {sees} numbers")
-
-
-def _load(task: str) -> Any:
-    """The task's data, with its download on stderr where there is one."""
-    from potluck.cli.data import Watching
-    from potluck.federation import load
-
-    with Watching() as listener:
-        return load(task, listener)
 
 
 def _source(config: "RunConfig") -> str:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from pydantic import Field
 
-from potluck.scenario.fields import NonNegative, Positive
+from potluck.scenario.fields import NonNegative, Positive, one_per_silo
 from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
 
 
@@ -68,10 +68,7 @@ class CostSharingConfig(MechanismConfig):
     ] = None
 
     def misfit(self, silos: int) -> str | None:
-        for name, numbers in (("costs", self.costs), ("profits", self.profits)):
-            if numbers is not None and len(numbers) != silos:
-                return f"{name} must list one number per silo: {silos} needed, got {len(numbers)}"
-        return None
+        return one_per_silo("costs", self.costs, silos) or one_per_silo("profits", self.profits, silos)
 
     def build(self, declared: Declared) -> CostSharing:
         """On what the scenario says that silos declare, or on what they do."""

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from potluck.mechanisms.basis import Comparing, ComparingConfig
 from potluck.mechanisms.schedules import Gains
-from potluck.scenario.fields import NonNegative
+from potluck.scenario.fields import NonNegative, one_per_silo
 from potluck.scenario.mechanism import Declared, Facts, Kind
 
 
@@ -50,9 +50,7 @@ class PerSiloConfig(ComparingConfig):
     ] = 5.0
 
     def misfit(self, silos: int) -> str | None:
-        if not isinstance(self.intensity, tuple) or len(self.intensity) == silos:
-            return None
-        return f"intensity must list one number per silo: {silos} needed, got {len(self.intensity)}"
+        return one_per_silo("intensity", self.intensity, silos)
 
     def build(self, declared: Declared) -> PerSilo:
         del declared

@@ -9,7 +9,7 @@ from potluck.errors import PotluckError
 from potluck.registry import family
 from potluck.scenario.explain import first_fault
 from potluck.scenario.federation import FederationConfig
-from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Normal, Positive, Share
+from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Normal, Positive, Share, one_per_silo
 from potluck.scenario.mechanism import MechanismConfig
 from potluck.scenario.terms import Terms, TermsDraw
 
@@ -48,9 +48,8 @@ class Silos(Described):
     @model_validator(mode="after")
     def _one_number_per_silo(self) -> "Silos":
         for name in ("profit", "energy", "communication", "samples"):
-            numbers = getattr(self, name)
-            if isinstance(numbers, tuple) and len(numbers) != self.count:
-                raise ValueError(f"{name} must list one number per silo: {self.count} needed, got {len(numbers)}")
+            if fault := one_per_silo(name, getattr(self, name), self.count):
+                raise ValueError(fault)
         return self
 
 

@@ -28,6 +28,13 @@ class Normal(Described):
     deviation: NonNegative
 
 
+def one_per_silo(name: str, numbers: object, silos: int) -> str | None:
+    """What is wrong with a list that should have a number for every silo; None where it has, or where it is no list."""
+    if not isinstance(numbers, tuple) or len(numbers) == silos:
+        return None
+    return f"{name} must list one number per silo: {silos} needed, got {len(numbers)}"
+
+
 def member_of(name: str) -> AfterValidator:
     """Text that must name a member of this family."""
 

@@ -20,7 +20,7 @@ from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
 from potluck.training.config import RUN, RunConfig, read_config
 from potluck.training.files import write_text
-from potluck.training.run import METRICS, Progress, Trained, claim, resume, start, trained
+from potluck.training.run import METRICS, Progress, Trained, claim, train_in, trained
 
 SLOTS = 23_040
 """Slots of each seed: what two trainings of three seeds play in about two minutes on two cores."""
@@ -127,8 +127,7 @@ def trainings(out: Path, wanted: dict[str, RunConfig]) -> Generator[tuple[str, P
         while done:
             agent = min(done, key=lambda name: done[name])
             if agent not in runs:
-                folder = folders(out)[agent]
-                runs[agent] = resume(folder) if (folder / RUN).exists() else start(wanted[agent], folder)
+                runs[agent] = train_in(folders(out)[agent], wanted[agent])
             progress = next(runs[agent], None)
             if progress is None:
                 del done[agent]

@@ -116,6 +116,15 @@ def resume(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     return restart(Job.of_run(read_config(folder), folder), interval)
 
 
+def train_in(folder: Path, config: RunConfig, remedy: str = "name another folder") -> Generator[Progress]:
+    """Begin this run in a folder, or go on with it where it was begun there."""
+    if not (folder / RUN).exists():
+        return start(config, folder)
+    if read_config(folder) != config:
+        raise PotluckError(f"{folder}: holds another run; {remedy}")
+    return resume(folder)
+
+
 def restart(job: Job, interval: float = INTERVAL) -> Generator[Progress]:
     """Go on with a job whose folder is there."""
     metrics = job.folder / METRICS
