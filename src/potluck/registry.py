@@ -68,10 +68,9 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return self._added[name]
 
     def _checked(self, name: str, member: Member) -> Member:
-        fits = self.kind is None or isinstance(member, self.kind)
-        if not fits and not (isinstance(member, type) and issubclass(member, self.kind or object)):
-            kind = self.kind.__name__ if self.kind else ""
-            raise PotluckError(f": {name!r} must be made by {kind}, got {type(member).__name__}", field=self.family)
+        kind, made = self.kind or object, type(member).__name__
+        if not isinstance(member, kind) and not (isinstance(member, type) and issubclass(member, kind)):
+            raise PotluckError(f": {name!r} must be made by {kind.__name__}, got {made}", field=self.family)
         return member
 
     def __contains__(self, name: object) -> bool:

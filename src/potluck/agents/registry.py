@@ -65,10 +65,6 @@ class Brief:
     """For those that solve instead of learning; an environment of one's own has none."""
 
 
-def _unchanged(scenario: Scenario) -> Scenario:
-    return scenario
-
-
 @dataclasses.dataclass(frozen=True)
 class AgentSpec:
     """One kind of agent."""
@@ -77,7 +73,7 @@ class AgentSpec:
     help: str
     joint: bool = False
     """One player decides for all silos, sees what all of them see and earns the welfare: a bound, not a member."""
-    adapt: Callable[[Scenario], Scenario] = _unchanged
+    adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario
     """The scenario that it plays."""
     options: frozenset[str] = frozenset()
     """Which of `Options` it has a choice of."""

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from potluck.cli.options import JsonOption
+from potluck.cli.runtime import numbers
 from potluck.cli.tables import number, plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from potluck.studies.benchmarks.federation import Engine, Row
     from potluck.studies.benchmarks.peers import Absent, Peer
     from potluck.studies.benchmarks.work import Timing
@@ -52,8 +53,6 @@ def economy(
 
     [bold]potluck bench economy --json[/bold]
     """
-    from rich.console import Console
-
     from potluck.studies.benchmarks.economy import waits
 
     with Console(stderr=True).status("Timing…"):
@@ -74,8 +73,6 @@ def federation(peers: PeersOption = None, repeats: RepeatsOption = 3, json: Json
     Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
     interpreter POTLUCK_PEERS_PYTHON names.
     """
-    from rich.console import Console
-
     from potluck.studies.benchmarks import federation as contests
     from potluck.studies.benchmarks.peers import peers_in, run
     from potluck.studies.benchmarks.work import Timing
@@ -116,8 +113,6 @@ def memory(peers: PeersOption = None, repeats: RepeatsOption = 3, json: JsonOpti
     Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
     interpreter POTLUCK_PEERS_PYTHON names.
     """
-    from rich.console import Console
-
     from potluck.studies.benchmarks.memory import OURS, race
     from potluck.studies.benchmarks.peers import peers_in, run
     from potluck.studies.benchmarks.sequences import Sizes, Timing
@@ -157,9 +152,6 @@ def training(
 
     [bold]potluck bench training --silos 4,8,16,32,64 --plot cost.png[/bold]
     """
-    from rich.console import Console
-
-    from potluck.cli.runtime import numbers
     from potluck.studies.benchmarks.training import Work, draw_cost, measure
     from potluck.studies.federation_figures import check_picture
 
@@ -185,7 +177,7 @@ def training(
     _say(rows, table, json)
 
 
-def _rounds(rows: "list[Row]") -> "Table":
+def _rounds(rows: "list[Row]") -> Table:
     heads = ("engine", "version", "work", "device", "rounds/s", "accuracy", "of sgemm peak", "cost of d = 1")
     table = plain_table(*heads, left=4, title="FedAvg rounds per second")
     for row in rows:
@@ -205,10 +197,8 @@ def _rounds(rows: "list[Row]") -> "Table":
     return table
 
 
-def _say(rows: list[Any], table: "Table", json: bool) -> None:
+def _say(rows: list[Any], table: Table, json: bool) -> None:
     """The rows as JSON, or the table and why an engine has no figures in it."""
-    from rich.console import Console
-
     if json:
         typer.echo(jsonlib.dumps([asdict(row) for row in rows], indent=2))
         return

@@ -4,9 +4,11 @@ import json as jsonlib
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from potluck.cli.options import JsonOption, RunArgument
 from potluck.cli.progress import Watching
+from potluck.cli.runtime import start_cores
 from potluck.cli.tables import around, number, plain_table, span
 from potluck.errors import PotluckError, file_faults
 
@@ -40,7 +42,6 @@ def certify(
         raise PotluckError(f"must be 2 or more, got {games}", field="games")
     if slots < 0:
         raise PotluckError(f"must be 0 or more, got {slots}", field="slots")
-    from potluck.cli.runtime import start_cores
     from potluck.training.config import read_config
 
     config = read_config(run)
@@ -69,7 +70,6 @@ def certify(
 
 
 def _show(found: dict[str, Any]) -> None:
-    from rich.console import Console
 
     seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
     bounded = found["welfare_planner"] is not None

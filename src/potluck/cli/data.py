@@ -4,13 +4,14 @@ import contextlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.table import Table
 
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.progress import TaskID
 
     from potluck.federation import Dataset
     from potluck.federation.task import Listener
@@ -22,9 +23,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A task, as `potluck d
 @commands.command("list")
 def list_() -> None:
     """Show every task and whether its data is here."""
-    from rich.console import Console
-    from rich.table import Table
-
     from potluck.federation.data import cached_path
     from potluck.federation.tasks import TASKS
 
@@ -62,9 +60,6 @@ def path(name: Name) -> None:
 @contextlib.contextmanager
 def listening() -> "Iterator[Listener]":
     """A listener that shows messages and a progress bar on stderr, so that stdout stays clean."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     from potluck.federation.task import Listener
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from potluck.cli.options import JsonOption
 from potluck.cli.progress import TrainingDisplay, Watching, to_the_end
+from potluck.cli.runtime import start_cores
 from potluck.cli.tables import around, number, plain_table
 from potluck.errors import PotluckError
 
@@ -39,7 +41,6 @@ def demo(
     for field, given in (("seeds", seeds), ("slots", slots)):
         if given is not None and given < 1:
             raise PotluckError(f"must be 1 or more, got {given}", field=field)
-    from potluck.cli.runtime import start_cores
 
     start_cores()
     from potluck.studies import demo as demos
@@ -77,7 +78,6 @@ def _train(out: Path, configs: "dict[str, RunConfig]", again: str) -> None:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from rich.console import Console
 
     seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
     table = plain_table(

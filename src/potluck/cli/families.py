@@ -4,6 +4,7 @@ import json as jsonlib
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from potluck.cli.options import JsonOption
 from potluck.cli.tables import plain_table
@@ -27,7 +28,6 @@ def list_(
     if json:
         typer.echo(jsonlib.dumps(found))
         return
-    from rich.console import Console
 
     table = plain_table("family", "name", "what it is", left=3)
     for each, members in found.items():

@@ -1,19 +1,22 @@
 """`potluck federation`: train for real, and measure what contributions are worth."""
 
 import json as jsonlib
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.progress import Progress
+from rich.table import Table
 
+from potluck.cli.data import load_shown
 from potluck.cli.options import JsonOption, takes
+from potluck.cli.runtime import numbers, start_cores
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from potluck.federation import Dataset, FedAvg
     from potluck.scenario import FederationConfig
     from potluck.studies.curve import Measured, Point
@@ -58,7 +61,6 @@ takes_config = takes(
 
 def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
     """The config that was asked for, and its data loaded with its progress on stderr."""
-    from potluck.cli.data import load_shown
     from potluck.federation import federation_config
 
     config = federation_config(**{name: value for name, value in asked.items() if value is not None})
@@ -67,8 +69,6 @@ def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
 
 def _sizes(samples: str | None) -> int | list[int] | None:
     """`--samples` as `build` takes it: one size for all silos, or a list with one for each."""
-    from potluck.cli.runtime import numbers
-
     if samples is None:
         return None
     given = numbers(samples, "samples")
@@ -100,8 +100,6 @@ def run(
 
     [bold]potluck federation run --task fmnist --contributions 1,0.5,0.5,0.1 --slots 30[/bold]
     """
-    from potluck.cli.runtime import numbers, start_cores
-
     given, held = numbers(contributions, "contributions"), _sizes(samples)
     _at_least_one(slots=slots)
     if not 0 <= seed < 2**32:
@@ -109,8 +107,6 @@ def run(
     start_cores()
     import jax
     import jax.numpy as jnp
-    from rich.console import Console
-    from rich.live import Live
 
     from potluck.federation import build, check_contributions, shard
     from potluck.federation.runs import compiled
@@ -141,8 +137,7 @@ def run(
             "slots": [{"slot": t, "precision": p, "local_samples": s}
                       for t, (p, s) in enumerate(zip(precision, sizes, strict=True), 1)],
         }  # fmt: skip
-        jsonlib.dump(result, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        typer.echo(jsonlib.dumps(result, indent=2))
     if plot is not None:
         draw_run(initial, precision, f"{_title(described)}: contributions {contributions}", plot)
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
@@ -152,8 +147,7 @@ def _title(config: "FederationConfig") -> str:
     return f"{config.task}, {config.model}"
 
 
-def _slots(initial: float, precision: list[float], sizes: list[list[int]], last: int = 30) -> "Table":
-    from rich.table import Table
+def _slots(initial: float, precision: list[float], sizes: list[list[int]], last: int = 30) -> Table:
 
     table = Table("slot", "precision", "gain", "local samples")
     before = [initial, *precision]
@@ -185,11 +179,8 @@ def curve(
     if not 0 <= others <= 1:
         raise PotluckError(f"must be in [0, 1], got {others}", field="others")
     held = _sizes(samples)
-    from potluck.cli.runtime import start_cores
 
     start_cores()
-    from rich.console import Console
-    from rich.progress import Progress
 
     from potluck.federation import build
     from potluck.studies.curve import measure
@@ -214,8 +205,7 @@ def curve(
             "federation": described.model_dump(), "slots": slots, "seeds": seeds, "silos": silos, "others": others,
             "initial": measured.initial, "common": _rows(measured.common), "own": _rows(measured.own), "fit": fitted,
         }  # fmt: skip
-        jsonlib.dump(result, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        typer.echo(jsonlib.dumps(result, indent=2))
     else:
         _show(measured, fitted)
     if plot is not None:
@@ -249,8 +239,6 @@ def _rows(points: list["Point"]) -> list[dict[str, Any]]:
 
 
 def _show(measured: "Measured", fitted: dict[str, float]) -> None:
-    from rich.console import Console
-    from rich.table import Table
 
     console = Console()
     for title, points in (

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from potluck.cli.options import JsonOption, PresetOption, ScenarioArgument
+from potluck.cli.runtime import chosen_scenario, numbers, start_jax
 from potluck.cli.tables import number, plain_table
 from potluck.errors import PotluckError, reason
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from potluck.scenario import MechanismConfig
     from potluck.studies.manipulation import Manipulations
     from potluck.studies.stage import Settled, Solution, Sweep
@@ -53,10 +54,6 @@ def game(
 
     [bold]potluck game my.toml --json | jq .nash[/bold]           for programs
     """
-    from rich.console import Console
-
-    from potluck.cli.runtime import chosen_scenario, numbers, start_jax
-
     scenario = chosen_scenario(path, preset)
     grid = None if sweep is None else _grid(sweep)
     if intensity is not None:
@@ -147,7 +144,7 @@ def _grid(text: str) -> tuple[float, float, int]:
     return low, high, points
 
 
-def _by_silo(solution: "Solution", named: str) -> "Table":
+def _by_silo(solution: "Solution", named: str) -> Table:
     """What each silo brings and earns; none is without transfers."""
     none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
     columns = {
@@ -166,7 +163,7 @@ def _by_silo(solution: "Solution", named: str) -> "Table":
     return table
 
 
-def _by_play(solution: "Solution") -> "Table":
+def _by_play(solution: "Solution") -> Table:
     """What may be said of all silos together."""
     table = plain_table("", "none", "mechanism", "planner")
     plays = (solution.no_redistribution, solution.equilibrium, solution.optimum)
@@ -179,7 +176,7 @@ def _by_play(solution: "Solution") -> "Table":
     return table
 
 
-def _by_intensity(swept: "Sweep") -> "Table":
+def _by_intensity(swept: "Sweep") -> Table:
     """Welfare against intensity, as bars that a terminal can draw; at most about twenty rows."""
     table = plain_table("α", "welfare", "mean d", title="Welfare against intensity")
     table.add_column("")
@@ -198,7 +195,7 @@ def _by_intensity(swept: "Sweep") -> "Table":
     return table
 
 
-def _settled(play: "Settled") -> "Table":
+def _settled(play: "Settled") -> Table:
     """Where every part of each payoff comes from."""
     parts = play.payoff
     columns = {
@@ -216,7 +213,7 @@ def _settled(play: "Settled") -> "Table":
     return table
 
 
-def _lies(lies: "list[Manipulations]") -> "Table":
+def _lies(lies: "list[Manipulations]") -> Table:
     """A row for every mechanism, a column for every lie."""
     from potluck.studies.manipulation import MANIPULATIONS
 

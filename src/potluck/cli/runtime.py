@@ -2,13 +2,18 @@
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from potluck.errors import PotluckError
-from potluck.scenario import Scenario, load, preset
+
+if TYPE_CHECKING:
+    from potluck.scenario import Scenario
 
 
-def chosen_scenario(path: Path | None, name: str | None) -> Scenario:
+def chosen_scenario(path: Path | None, name: str | None) -> "Scenario":
     """Read the scenario from a file or take a preset; `paper` when neither is named."""
+    from potluck.scenario import load, preset
+
     if path is not None and name is not None:
         raise PotluckError(f"{name} and the file {path} exclude each other; name one of them", field="preset")
     return preset(name or "paper") if path is None else load(path)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from potluck.cli.options import PresetOption
+from potluck.cli.runtime import chosen_scenario
 from potluck.errors import PotluckError, reason
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -37,7 +38,6 @@ def show(
 
     [bold]potluck scenario show my.toml --json[/bold]
     """
-    from potluck.cli.runtime import chosen_scenario
     from potluck.scenario import render
 
     scenario = chosen_scenario(path, name)
@@ -54,7 +54,6 @@ def init(
 
     [bold]potluck scenario init my.toml --preset dilemma[/bold]
     """
-    from potluck.cli.runtime import chosen_scenario
     from potluck.scenario import render
 
     text = render(chosen_scenario(None, name))

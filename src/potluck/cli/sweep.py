@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from potluck.cli.options import JsonOption, takes
+from potluck.cli.progress import TrainingDisplay, to_the_end
+from potluck.cli.runtime import start_cores
 from potluck.cli.tables import plain_table
 from potluck.cli.train import RUN_OPTIONS, CheckpointOption, run_config
 from potluck.errors import PotluckError, file_faults
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from potluck.training.sweep import SweepConfig, SweepProgress
 
 PICTURE = "sweep.png"
@@ -70,11 +72,7 @@ def _varied(text: str) -> tuple[str, tuple[float, ...]]:
 
 def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
     """Train what is not done yet, then show the table and draw the picture."""
-    from potluck.cli.progress import TrainingDisplay, to_the_end
-    from potluck.cli.runtime import start_cores
-
     start_cores()
-    from rich.console import Console
 
     from potluck.studies.sweeps import by_cell, draw_sweep
     from potluck.training.sweep import TABLE, read_sweep, run_sweep
@@ -102,7 +100,7 @@ def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
     typer.echo(f"Table: {folder / TABLE}. Picture: {folder / PICTURE}. Took {seconds:.0f} s.")
 
 
-def _by_cell(found: list[dict[str, Any]], config: "SweepConfig") -> "Table":
+def _by_cell(found: list[dict[str, Any]], config: "SweepConfig") -> Table:
     """One line per cell."""
     seeds = config.base.seeds
     table = plain_table(

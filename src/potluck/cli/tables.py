@@ -1,16 +1,13 @@
 """The one look of our tables, and intervals as people read them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from rich.box import SIMPLE
+from rich.table import Table
 
 
-def plain_table(*heads: str, left: int = 0, **options: Any) -> "Table":
+def plain_table(*heads: str, left: int = 0, **options: Any) -> Table:
     """A table without frames. The first `left` columns are text, which may wrap; the others hold numbers."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     table = Table(box=SIMPLE, padding=(0, 0, 0, 1), **options)
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place < left else "right", no_wrap=place >= left)

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from potluck.cli.data import load_shown
 from potluck.cli.options import JsonOption, PresetOption, RunArgument, ScenarioArgument, takes
+from potluck.cli.progress import TrainingDisplay, to_the_end
+from potluck.cli.runtime import chosen_scenario, start_cores
 from potluck.cli.tables import plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from potluck.training.config import RunConfig
     from potluck.training.run import Progress
     from potluck.training.tensorboard import Board
@@ -84,12 +87,9 @@ def run_config(
     slots: int, seeds: int, games: int, window: int, **options: str | None,
 ) -> "RunConfig":  # fmt: skip
     """The run that is asked for; the task's data is loaded with its progress on stderr."""
-    from potluck.cli.runtime import chosen_scenario, start_cores
-
     scenario = chosen_scenario(path, preset)
     start_cores()
     from potluck.agents import Options
-    from potluck.cli.data import load_shown
     from potluck.scenario import FederationConfig
     from potluck.training.config import RunConfig
 
@@ -111,7 +111,6 @@ def resume(
 
     [bold]potluck resume runs/x[/bold]
     """
-    from potluck.cli.runtime import start_cores
     from potluck.training.config import read_config
     from potluck.training.sweep import SWEEP
 
@@ -141,13 +140,11 @@ def play(
     """
     if not 0 <= game < 2**32:
         raise PotluckError(f"must be 0 or more and below 2**32, got {game}", field="game")
-    from potluck.cli.runtime import start_cores
 
     start_cores()
     import equinox as eqx
     import jax
     import numpy as np
-    from rich.console import Console
 
     from potluck.training.evaluation import episode
     from potluck.training.run import trained
@@ -156,18 +153,9 @@ def play(
         found = trained(run)
         seed = found.config.scenario.seed if seed is None else seed
         _, slots = eqx.filter_jit(episode)(*found.of_seed(seed), jax.random.key(game))
-    rows = [
-        {
-            "slot": t + 1,
-            "contributions": np.asarray(slots.contributions[t], float).tolist(),
-            "precision": float(slots.precision[t]),
-            "signal": float(slots.signal[t]),
-            "payoffs": np.asarray(slots.payoffs[t], float).tolist(),
-            "transfers": np.asarray(slots.transfers[t], float).tolist(),
-            "welfare": float(slots.welfare[t]),
-        }
-        for t in range(len(slots.precision))
-    ]
+    names = ("contributions", "precision", "signal", "payoffs", "transfers", "welfare")
+    columns = {name: np.asarray(getattr(slots, name), float).tolist() for name in names}
+    rows = [{"slot": t + 1} | {name: columns[name][t] for name in names} for t in range(len(columns["welfare"]))]
     if json:
         played = {"run": str(run), "agent": found.config.agent, "seed": seed, "game": game, "slots": rows}
         typer.echo(jsonlib.dumps(played))
@@ -192,8 +180,6 @@ def export(
 
     [bold]potluck export runs/x --silo 2 --out hospital-2.potluck[/bold]
     """
-    from potluck.cli.runtime import start_cores
-
     start_cores()
     from potluck.training.export import export_policy, load_policy
     from potluck.training.run import trained
@@ -221,7 +207,6 @@ def _board(folder: Path, wanted: bool) -> "Board | None":
 
 def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board: "Board | None", json: bool) -> None:
     """Show a run's progress to its end, or to Ctrl-C."""
-    from potluck.cli.progress import TrainingDisplay, to_the_end
     from potluck.training.metrics import summary
     from potluck.training.run import METRICS
 
@@ -256,7 +241,7 @@ def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board:
     typer.echo(f"Curves: {folder / METRICS}. See it play: potluck play {folder}")
 
 
-def _slots(rows: list[dict[str, Any]], title: str) -> "Table":
+def _slots(rows: list[dict[str, Any]], title: str) -> Table:
     silos = len(rows[0]["contributions"])
     each = silos <= MOST_COLUMNS
     d = [f"d{n}" for n in range(silos)] if each else ["mean d", "least d", "most d"]
