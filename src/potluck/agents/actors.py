@@ -84,7 +84,6 @@ class ConstantActor(eqx.Module):
 
     @classmethod
     def empty(cls, action_size: int) -> "ConstantActor":
-        """To be filled from a file."""
         return cls(jnp.zeros(action_size))
 
     @property

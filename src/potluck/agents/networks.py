@@ -29,7 +29,6 @@ class Network(eqx.Module):
         )
 
     def initial_memory(self) -> State | None:
-        """Memory state before a game."""
         return None if self.dnc is None else self.dnc.initial()
 
     def features(self, x: Float[Array, " inputs"]) -> Float[Array, " hidden"]:
@@ -55,14 +54,10 @@ class Network(eqx.Module):
             dnc = self.dnc
 
             def slot(memory: State, seen: tuple[Array, Array]) -> tuple[State, Array]:
-                return dnc(restarted(seen[1], dnc.initial(), memory), seen[0])
+                hidden, begins = seen
+                kept = jax.tree.map(lambda new, old: jnp.where(begins, new, old), dnc.initial(), memory)
+                return dnc(kept, hidden)
 
             kept, remembered = jax.lax.scan(slot, memory, (hidden, first))
             memory, hidden = kept, hidden + remembered
         return memory, jax.vmap(self.head)(hidden)
-
-
-def restarted(begins: Bool[Array, ""], initial: State, memory: State) -> State:
-    """The initial memory where a game begins, else the memory as it is."""
-    chosen: State = jax.tree.map(lambda new, old: jnp.where(begins, new, old), initial, memory)
-    return chosen

@@ -65,7 +65,6 @@ class Gaussian:
         return -0.5 * ((drawn - mean) / deviation) ** 2 - jnp.log(deviation)
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
-        """Squashed and stretched."""
         return stretch(jax.nn.sigmoid(drawn))
 
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
@@ -97,7 +96,6 @@ class Beta:
         return (a - 1) * jnp.log(drawn) + (b - 1) * jnp.log1p(-drawn) - jax.scipy.special.betaln(a, b)
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
-        """Stretched."""
         return stretch(drawn)
 
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:

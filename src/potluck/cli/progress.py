@@ -76,7 +76,6 @@ class _Lines:
         self._rows.stop()
 
     def show(self, name: str, text: str, share: float, *, at_once: bool = False) -> None:
-        """One of them has moved."""
         self._rows.update(self._tasks[name], completed=share, description=text)
         now = time.monotonic()
         if not self._drawn and (at_once or now - self._spoken[1] >= EVERY):

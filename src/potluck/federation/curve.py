@@ -53,7 +53,6 @@ class CurveSource(eqx.Module):
         return state.samples
 
     def measure(self, state: Progress) -> Float[Array, ""]:
-        """P of what is trained so far."""
         return self.curve.level(state.trained)
 
     def train(

@@ -89,7 +89,6 @@ class Redraw(eqx.Module):
     deviation: Real = eqx.field(default=50.0, converter=_plain)
 
     def __check_init__(self) -> None:
-        """Refuse sizes that no set can have."""
         if not (_within(self.mean, 1) and _within(self.deviation, 0)):
             raise PotluckError(
                 f": redraw needs mean ≥ 1 and deviation ≥ 0, got {self.mean} and {self.deviation}", field="dynamics"
@@ -128,7 +127,6 @@ class Stream(eqx.Module):
     arrivals: Integer = eqx.field(converter=_plain)
 
     def __check_init__(self) -> None:
-        """Refuse windows that no stream can fill."""
         if not (_within(self.window, 1) and _within(self.arrivals, 0)):
             raise PotluckError(
                 f": stream needs window ≥ 1 and arrivals ≥ 0, got {self.window} and {self.arrivals}", field="dynamics"

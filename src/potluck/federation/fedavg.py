@@ -155,7 +155,6 @@ class FedAvg(eqx.Module):
         return state.window.size.astype(jnp.float32)
 
     def measure(self, state: State) -> Float[Array, ""]:
-        """P of the global model as it is."""
         return self.precision(state.model.weights)
 
     def train(

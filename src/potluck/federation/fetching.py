@@ -61,7 +61,10 @@ def fetch(task: Task, listener: Listener | None = None) -> Dataset:
             data = _attempt(way.description, functools.partial(way.read, task, scratch, listener), tried, listener)
         if data is not None:
             listener.say(f"{name}: from {way.description}")
-            _keep_if_possible(data, listener)
+            try:
+                keep(data)
+            except PotluckError as fault:  # as good for this time
+                listener.say(f"{fault}; {name} is used without being kept")
             return data
     raise PotluckError(
         f"{name} could not be fetched. Ways tried: " + "; ".join(f"({i}) {t}" for i, t in enumerate(tried, 1))
@@ -78,14 +81,6 @@ def _attempt(description: str, read: Callable[[], Dataset], tried: list[str], li
         listener.say(f"{fault}; trying another way")
         tried.append(f"{description}: {fault}")
     return None
-
-
-def _keep_if_possible(data: Dataset, listener: Listener) -> None:
-    """Keep verified data for the next time; where that fails it is as good for this time."""
-    try:
-        keep(data)
-    except PotluckError as fault:
-        listener.say(f"{fault}; {data.name} is used without being kept")
 
 
 def _from_cache(task: Task) -> Dataset:

@@ -127,13 +127,6 @@ def convolve(layer: Dense, image: Float[Array, "height width channels"]) -> Floa
     return sum(parts[1:], parts[0]) + layer.bias.astype(image.dtype)
 
 
-def kernel(layer: Dense) -> Float[Array, "4 4 inputs outputs"]:
-    """Return a convolution layer's weights as the kernel of a direct convolution."""
-    outputs = layer.weight.shape[0]
-    blocks = layer.weight.T.reshape(2, 2, 2, 2, -1, outputs)
-    return blocks.swapaxes(1, 2).reshape(4, 4, -1, outputs)
-
-
 class CNN(eqx.Module):
     """Two 4 × 4 convolutions at stride 2 without padding, and one dense layer; the first reads patches cut before."""
 

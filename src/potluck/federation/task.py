@@ -71,5 +71,4 @@ class Task:
     """Of SGD in the long-term game, at which thirty slots are enough to learn the task."""
 
     def __str__(self) -> str:
-        """As a person names it."""
         return self.usage or self.name

@@ -1,4 +1,4 @@
-"""What redistribution compares, contributions as shares or as samples, and how it is described."""
+"""What members have in common: those that remember nothing, and those that compare shares or samples."""
 
 from typing import Annotated, Literal
 
@@ -10,6 +10,20 @@ from pydantic import Field
 from potluck.mechanisms.schedules import Gains, Schedule, ScheduleName, first_gains
 from potluck.scenario.fields import Positive
 from potluck.scenario.mechanism import Facts, MechanismConfig, Need
+
+
+class Memoryless(eqx.Module):
+    """A balanced mechanism that settles every slot by itself, from contributions alone, and signals 0."""
+
+    needs = frozenset[Need]()
+    balanced = True
+
+    def init(self, precision: Float[Array, ""]) -> None:
+        """Nothing to remember."""
+
+    def signal_bounds(self) -> tuple[float, float]:
+        """No signal but 0."""
+        return 0.0, 0.0
 
 
 class ComparingConfig(MechanismConfig):

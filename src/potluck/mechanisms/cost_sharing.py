@@ -2,25 +2,19 @@
 
 from typing import Annotated
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from pydantic import Field
 
+from potluck.mechanisms.basis import Memoryless
 from potluck.scenario.fields import NonNegative, Positive, one_per_silo
-from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
+from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig
 
 
-class CostSharing(eqx.Module):
+class CostSharing(Memoryless):
     """r_n = c_n d_n − (p_n/Σp)·Σ_j c_j d_j, from declared c and p. Where they are true, u_n = (p_n/Σp)·W up to C."""
 
     declared: Declared
-
-    needs = frozenset[Need]()
-    balanced = True
-
-    def init(self, precision: Float[Array, ""]) -> None:
-        """Nothing to remember."""
 
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
         """Every silo's declared cost is paid back, and all pay their share of the bill. The signal is 0.
@@ -35,9 +29,6 @@ class CostSharing(eqx.Module):
         """g_n = (1 − p_n/Σp)·c_n d_n."""
         del state
         return (1 - self.shares) * self.declared.cost * facts.contributions
-
-    def signal_bounds(self) -> tuple[float, float]:
-        return 0.0, 0.0
 
     def split(self, owners: Int[Array, " identities"]) -> "CostSharing":
         """A silo with several identities declares for each its part of its cost and profit."""

@@ -1,20 +1,14 @@
 """No transfers: every silo keeps what it earns (the paper's baseline WPR)."""
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
+from potluck.mechanisms.basis import Memoryless
+from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig
 
 
-class NoTransfers(eqx.Module):
+class NoTransfers(Memoryless):
     """r_n = 0, and the signal is 0."""
-
-    needs = frozenset[Need]()
-    balanced = True
-
-    def init(self, precision: Float[Array, ""]) -> None:
-        """Nothing to remember."""
 
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
         del state
@@ -24,9 +18,6 @@ class NoTransfers(eqx.Module):
         """g_n = 0."""
         del state
         return jnp.zeros_like(facts.contributions)
-
-    def signal_bounds(self) -> tuple[float, float]:
-        return 0.0, 0.0
 
     def split(self, owners: Int[Array, " identities"]) -> "NoTransfers":
         del owners

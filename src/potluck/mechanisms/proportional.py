@@ -2,25 +2,21 @@
 
 from typing import Annotated
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from pydantic import Field
 
+from potluck.mechanisms.basis import Memoryless
 from potluck.scenario.fields import NonNegative
 from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
 
 
-class Proportional(eqx.Module):
+class Proportional(Memoryless):
     """r_n = pot·(x_n/Σ_j x_j − 1/N); nothing moves where nobody contributes. The game has no potential."""
 
     pot: Float[Array, ""]
 
     needs = frozenset[Need]({"samples"})
-    balanced = True
-
-    def init(self, precision: Float[Array, ""]) -> None:
-        """Nothing to remember."""
 
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
         """The signal is what was in the pot."""

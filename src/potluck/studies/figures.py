@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,7 +30,8 @@ def draw_game(solution: Solution, swept: Sweep | None, path: Path) -> None:
         ("with the mechanism", PAID): solution.equilibrium,
         ("planner", PLANNED): solution.optimum,
     }
-    _by_silo(*axes[:2], [Series(*look, play.contributions, play.payoff.total) for look, play in plays.items()])
+    drawn = [Series(*look, play.contributions, play.payoff.total) for look, play in plays.items()]
+    _by_silo(axes[0], axes[1], drawn)
     if swept is not None:
         _welfare(axes[2], solution, swept)
         _contributions(axes[3], swept)
@@ -52,7 +53,7 @@ def _by_silo(brings: Axes, earns: Axes, plays: Sequence[Series]) -> None:
     """What each silo brings, as bars, and what it gains, as points."""
     for place, play in enumerate(plays):
         silos = np.arange(np.size(play.contributions))
-        look = {"label": play.name, "color": play.colour}
+        look: dict[str, Any] = {"label": play.name, "color": play.colour}
         brings.bar(silos + 0.27 * (place - 1), play.contributions, 0.25, **look)
         earns.errorbar(silos + 0.12 * (place - 1), play.payoffs, yerr=play.errors, fmt="o", capsize=3, **look)
     for axes in (brings, earns):

@@ -81,18 +81,13 @@ class Trained:
     """That each seed has learnt from."""
     finished: bool = True
 
-    def row(self, seed: int) -> int:
-        """Where a seed's arrays are."""
-        first = self.config.scenario.seed
-        if not first <= seed < first + self.config.seeds:
-            last = first + self.config.seeds - 1
-            raise PotluckError(f"must be one that was trained: {first} to {last}, got {seed}", field="seed")
-        return seed - first
-
     def of_seed(self, seed: int) -> tuple[Setup, Any]:
         """One seed's setup, and what its players have learnt."""
-        row = self.row(seed)
-        return self.lanes.lane(row), jax.tree.map(lambda leaf: leaf[row], self.runs.agents)
+        first, last = self.config.scenario.seed, self.config.scenario.seed + self.config.seeds - 1
+        if not first <= seed <= last:
+            raise PotluckError(f"must be one that was trained: {first} to {last}, got {seed}", field="seed")
+        lane = seed - first
+        return self.lanes.lane(lane), jax.tree.map(lambda leaf: leaf[lane], self.runs.agents)
 
 
 def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:

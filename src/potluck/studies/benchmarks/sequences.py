@@ -27,7 +27,6 @@ class Sizes:
         return cls(**json.loads(text))
 
     def text(self) -> str:
-        """One argument of a command line."""
         return json.dumps(asdict(self))
 
 
