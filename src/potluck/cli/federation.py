@@ -139,12 +139,8 @@ def run(
         }  # fmt: skip
         typer.echo(jsonlib.dumps(result, indent=2))
     if plot is not None:
-        draw_run(initial, precision, f"{_title(described)}: contributions {contributions}", plot)
+        draw_run(initial, precision, f"{described.task}, {described.model}: contributions {contributions}", plot)
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
-
-
-def _title(config: "FederationConfig") -> str:
-    return f"{config.task}, {config.model}"
 
 
 def _slots(initial: float, precision: list[float], sizes: list[list[int]], last: int = 30) -> Table:
@@ -209,7 +205,7 @@ def curve(
     else:
         _show(measured, fitted)
     if plot is not None:
-        draw_curve(measured, f"{_title(described)}, {slots} slots", plot)
+        draw_curve(measured, f"{described.task}, {described.model}, {slots} slots", plot)
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
 
 

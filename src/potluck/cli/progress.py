@@ -6,6 +6,7 @@ import textwrap
 import time
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -114,7 +115,8 @@ class TrainingDisplay(_Lines):
             each = (progress.slots - slots) / (now - begun)
             self.rate = round(each * self._lanes[name], 1)
             total = progress.slots * progress.chunks / progress.chunk
-            left = f" {self.rate:,.0f} slots/s {duration((total - progress.slots) / each)} left"
+            seconds = round((total - progress.slots) / each)
+            left = f" {self.rate:,.0f} slots/s {timedelta(seconds=seconds)} left"
         text = (
             f"{progress.chunk / progress.chunks:.0%}{left}: welfare {progress.welfare:.1f} "
             f"d {progress.contribution:.3f} P {progress.precision:.3f} signal {progress.signal:.2f}"
@@ -130,8 +132,3 @@ class TrainingDisplay(_Lines):
         """Another program begins: its rate is its own."""
         self._lanes[name] = lanes
         self._first.pop(name, None)
-
-
-def duration(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -16,11 +16,11 @@ from potluck.cli.progress import TrainingDisplay, to_the_end
 from potluck.cli.runtime import chosen_scenario, start_cores
 from potluck.cli.tables import plain_table
 from potluck.errors import PotluckError
+from potluck.training.tensorboard import Board
 
 if TYPE_CHECKING:
     from potluck.training.config import RunConfig
     from potluck.training.run import Progress
-    from potluck.training.tensorboard import Board
 
 BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard into the run too.")]
 CheckpointOption = Annotated[float, typer.Option(min=0, help="Seconds between checkpoints: what a kill -9 costs.")]
@@ -78,7 +78,7 @@ def train(
     config = run_config(**asked)
     source = Path(asked["task"] or _source(config)).stem.replace(":", "-")
     folder = out or Path("runs") / f"{config.agent.replace(':', '-')}-{source}"
-    board = _board(folder, tensorboard)
+    board = Board(folder) if tensorboard else None
     follow(config, start(config, folder, interval=checkpoint), folder, board, json)
 
 
@@ -119,7 +119,7 @@ def resume(
 
         return resume_sweep(run, checkpoint, json)
     config = read_config(run)
-    board = _board(run, tensorboard)
+    board = Board(run) if tensorboard else None
     start_cores()
     from potluck.training.run import resume
 
@@ -199,13 +199,7 @@ def _source(config: "RunConfig") -> str:
     return getattr(config.scenario.precision, "task", "curve")
 
 
-def _board(folder: Path, wanted: bool) -> "Board | None":
-    from potluck.training.tensorboard import Board
-
-    return Board(folder) if wanted else None
-
-
-def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board: "Board | None", json: bool) -> None:
+def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board: Board | None, json: bool) -> None:
     """Show a run's progress to its end, or to Ctrl-C."""
     from potluck.training.metrics import summary
     from potluck.training.run import METRICS

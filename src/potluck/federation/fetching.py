@@ -11,7 +11,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +58,9 @@ def fetch(task: Task, listener: Listener | None = None) -> Dataset:
         return data
     for way in ways(task.download):
         with _scratch() as scratch:
-            data = _attempt(way.description, functools.partial(way.read, task, scratch, listener), tried, listener)
+            data = _attempt(
+                way.description, functools.partial(way.read, task, Path(scratch), listener), tried, listener
+            )
         if data is not None:
             listener.say(f"{name}: from {way.description}")
             try:
@@ -90,25 +92,15 @@ def _from_cache(task: Task) -> Dataset:
         raise UnavailableError("not there yet") from None
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """Yield a folder for downloads, gone afterwards: on the cache's disk, or the system's where that is read-only."""
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = stack.enter_context(_temporary(cache_dir()))
-        except OSError:
-            try:
-                folder = stack.enter_context(_temporary(Path(tempfile.gettempdir())))
-            except OSError as fault:
-                raise PotluckError(
-                    f"cache: neither {cache_dir()} nor the system's temporary folder can be written; set POTLUCK_CACHE"
-                ) from fault
-        yield Path(folder)
-
-
-def _temporary(root: Path) -> tempfile.TemporaryDirectory[str]:
-    root.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root, ignore_cleanup_errors=True)
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder for downloads, gone afterwards: on the cache's disk, or the system's where that is read-only."""
+    for root in (cache_dir(), Path(tempfile.gettempdir())):
+        with contextlib.suppress(OSError):
+            root.mkdir(parents=True, exist_ok=True)
+            return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root, ignore_cleanup_errors=True)
+    raise PotluckError(
+        f"cache: neither {cache_dir()} nor the system's temporary folder can be written; set POTLUCK_CACHE"
+    )
 
 
 def _sweep(root: Path, name: str) -> None:

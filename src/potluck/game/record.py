@@ -1,6 +1,7 @@
 """What is remembered of the last H slots: what all may see, and what one silo has of its own."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -22,11 +23,8 @@ class Record(eqx.Module):
     def after(
         self, contributions: Float[Array, " silos"], signal: Float[Array, ""], precision: Float[Array, ""]
     ) -> "Record":
-        return Record(
-            newest_first(contributions, self.contributions),
-            newest_first(signal, self.signal),
-            newest_first(precision, self.precision),
-        )
+        longer: Record = jax.tree.map(newest_first, Record(contributions, signal, precision), self)
+        return longer
 
 
 class Own(eqx.Module):

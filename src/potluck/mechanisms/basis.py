@@ -48,12 +48,10 @@ class ComparingConfig(MechanismConfig):
         """A unit of contribution stays the same part of a silo's data."""
         return self.model_copy(update={"unit": self.unit * share})
 
-    def unit_of(self) -> Float[Array, ""] | None:
-        """Samples per unit of contribution; None where shares are compared."""
-        return jnp.asarray(self.unit, dtype=float) if self.basis == "samples" else None
-
-    def schedule_of(self) -> Schedule:
-        return Schedule(self.schedule, jnp.asarray(self.smoothing, dtype=float))
+    def compared(self) -> tuple[Float[Array, ""] | None, Schedule]:
+        """Samples per unit of contribution, None where shares are compared, and the schedule of α."""
+        unit = jnp.asarray(self.unit, dtype=float) if self.basis == "samples" else None
+        return unit, Schedule(self.schedule, jnp.asarray(self.smoothing, dtype=float))
 
 
 class Comparing(eqx.Module):

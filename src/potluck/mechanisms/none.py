@@ -11,8 +11,7 @@ class NoTransfers(Memoryless):
     """r_n = 0, and the signal is 0."""
 
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
-        del state
-        return None, self.own(None, facts), jnp.zeros_like(facts.precision)
+        return None, self.own(state, facts), jnp.zeros_like(facts.precision)
 
     def own(self, state: None, facts: Facts) -> Float[Array, " silos"]:
         """g_n = 0."""

@@ -54,4 +54,4 @@ class PerSiloConfig(ComparingConfig):
 
     def build(self, declared: Declared) -> PerSilo:
         del declared
-        return PerSilo(jnp.asarray(self.intensity, dtype=float), self.unit_of(), self.schedule_of())
+        return PerSilo(jnp.asarray(self.intensity, dtype=float), *self.compared())

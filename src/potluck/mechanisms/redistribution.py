@@ -94,4 +94,4 @@ class RedistributionConfig(ComparingConfig):
 
     def build(self, declared: Declared) -> Redistribution:
         del declared
-        return Redistribution(jnp.asarray(self.intensity, dtype=float), self.unit_of(), self.schedule_of())
+        return Redistribution(jnp.asarray(self.intensity, dtype=float), *self.compared())

@@ -147,17 +147,10 @@ class Scenario(Described):
         return names
 
     @model_validator(mode="after")
-    def _one_way_for_data_to_change(self) -> "Scenario":
-        if (
-            isinstance(self.precision, FederationConfig)
-            and self.precision.dynamics != "static"
-            and "samples" in self.silos.redraw
-        ):
+    def _parts_fit_together(self) -> "Scenario":
+        moves = isinstance(self.precision, FederationConfig) and self.precision.dynamics != "static"
+        if moves and "samples" in self.silos.redraw:
             raise ValueError("precision.dynamics must be static where silos.redraw names samples, or leave samples out")
-        return self
-
-    @model_validator(mode="after")
-    def _mechanism_fits_the_silos(self) -> "Scenario":
         if fault := self.mechanism.misfit(self.silos.count):
             raise ValueError(f"mechanism.{fault}")
         return self

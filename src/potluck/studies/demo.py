@@ -12,7 +12,7 @@ import numpy as np
 from potluck.errors import PotluckError, file_faults, reason
 from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
-from potluck.studies.certificate import Certificate, certify, gain_share, without
+from potluck.studies.certificate import certify, gain_share, without
 from potluck.studies.deviations import evaluated, planned_for_all
 from potluck.studies.figures import draw_learning, draw_silos
 from potluck.studies.intervals import Interval, interval
@@ -43,8 +43,9 @@ class Outcome:
     payoffs: list[Interval]
     contribution: Interval
     contributions: list[float]
-    certificate: Certificate | None
+    nash_conv_constants: float | None
     """Of constant deviations only; None for the planner, which is nobody's to deviate from."""
+    nash_conv_share_of_stake: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,13 +154,15 @@ def judge(out: Path, watch: Watcher = lambda *_: None) -> Demo:
     for agent, play in played.items():
         payoffs, brought = play.slot_payoffs.mean((1, 2)), play.contributions.mean((1, 2))
         said = lambda what, share, agent=agent: watch(f"{agent}: {what}", share)  # noqa: E731
+        judged = None if agent == "planner" else certify(runs[agent], games=games, slots=0, watch=said)
         outcomes[agent] = Outcome(
             welfare=interval(welfare[agent]),
             gain_share=gain_share(welfare[agent], welfare["wpr"], welfare["planner"]),
             payoffs=[interval(silo) for silo in payoffs.T],
             contribution=interval(brought.mean(1)),
             contributions=[float(silo) for silo in brought.mean(0)],
-            certificate=None if agent == "planner" else certify(runs[agent], games=games, slots=0, watch=said),
+            nash_conv_constants=None if judged is None else judged.nash_conv,
+            nash_conv_share_of_stake=None if judged is None else judged.share,
         )
     curves = {agent: _curve(folder / METRICS) for agent, folder in folders(out).items()}
     curves["planner"] = curves["mpgd"][0][[0, -1]], np.repeat(welfare["planner"][:, None], 2, axis=1)
@@ -188,14 +191,6 @@ def save(demo: Demo, out: Path) -> dict[str, Any]:
 
 def plain(demo: Demo) -> dict[str, Any]:
     """What was found as JSON-ready values."""
-    agents = {}
-    for agent, outcome in demo.outcomes.items():
-        values = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
-        judged = values.pop("certificate")
-        agents[agent] = plain_values(values) | {
-            "nash_conv_constants": None if judged is None else judged.nash_conv,
-            "nash_conv_share_of_stake": None if judged is None else plain_values(judged.share),
-        }
     return {
         "potluck": "demo",
         "finished": True,
@@ -203,5 +198,5 @@ def plain(demo: Demo) -> dict[str, Any]:
         "seeds": demo.seeds,
         "slots": demo.slots,
         "games": demo.games,
-        "agents": agents,
+        "agents": plain_values(demo.outcomes),
     }

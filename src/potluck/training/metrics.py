@@ -23,11 +23,6 @@ def columns(outcome: Outcome) -> dict[str, Float[np.ndarray, "windows lanes"]]:
     return found | {name: np.asarray(values).mean(-1) for name, values in outcome.diagnostics.items()}
 
 
-def header(lane: Sequence[str], names: Sequence[str]) -> str:
-    """Column names: what tells lanes apart, the slot, the numbers."""
-    return ",".join([*lane, "slot", *names]) + "\n"
-
-
 def rows(
     numbers: Mapping[str, Float[np.ndarray, "windows lanes"]], lanes: Sequence[str], first: int, slots: int
 ) -> str:

@@ -21,7 +21,7 @@ from potluck.training.checkpoints import Checkpoint
 from potluck.training.config import RUN, SCENARIO, RunConfig, read_config, seeds_of, setup, write_config
 from potluck.training.lanes import Lanes
 from potluck.training.loop import Runs, Setup, TrainConfig, begin, first, place, train
-from potluck.training.metrics import columns, header, rows
+from potluck.training.metrics import columns, rows
 
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
@@ -208,7 +208,7 @@ def _append(job: Job, numbers: Mapping[str, Any], lines: str) -> int:
     place = job.folder / METRICS
     with file_faults(place, KEPT, failed="not written"), place.open("ab") as file:
         if file.tell() == 0:
-            file.write(header(job.names, list(numbers)).encode())
+            file.write((",".join([*job.names, "slot", *numbers]) + "\n").encode())
         file.write(lines.encode())
         file.flush()
         os.fsync(file.fileno())

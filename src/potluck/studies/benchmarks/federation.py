@@ -6,10 +6,10 @@ Every engine runs in a process of its own; they take turns, so that a machine th
 import math
 import statistics
 import sys
+import timeit
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -154,12 +154,7 @@ def sgemm_peak(size: int = 2048, repeats: int = 10) -> float:
 
     def seconds(multiply: Callable[[], object]) -> float:
         multiply()
-        times = []
-        for _ in range(repeats):
-            start = perf_counter()
-            multiply()
-            times.append(perf_counter() - start)
-        return min(times)
+        return min(timeit.repeat(multiply, number=1, repeat=repeats))
 
     fastest = min(seconds(lambda: a @ b), seconds(lambda: product(device_a, device_b).block_until_ready()))
     return 2 * size**3 / fastest

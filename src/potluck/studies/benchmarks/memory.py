@@ -5,7 +5,7 @@ Every engine runs in a process of its own; they take turns, so that a machine th
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from potluck.studies.benchmarks.peers import Absent, Peer, take_turns
 from potluck.studies.benchmarks.sequences import Sizes, Timing
@@ -14,16 +14,11 @@ OURS = Peer("potluck.studies.benchmarks.ours_memory", "potluck-fl", python=sys.e
 Engine = Callable[[Sizes], Timing | Absent]
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(Sizes):
     """One engine's best run and how many times as long as the first engine's it is, or in `note` why it has none."""
 
     engine: str
-    batch: int
-    steps: int
-    words: int
-    width: int
-    heads: int
     device: str | None = None
     milliseconds: float | None = None
     ratio: float | None = None
@@ -40,10 +35,9 @@ def race(engines: Mapping[str, Engine], sizes: Sizes, *, repeats: int = 3) -> li
     first = next(iter(best.values()))
 
     def row(name: str, answer: Timing | Absent) -> Row:
-        shape = (sizes.batch, sizes.steps, sizes.words, sizes.width, sizes.heads)
         if isinstance(answer, Absent):
-            return Row(name, *shape, note=answer.reason)
+            return Row(**asdict(sizes), engine=name, note=answer.reason)
         ratio = None if isinstance(first, Absent) else answer.milliseconds / first.milliseconds
-        return Row(name, *shape, answer.device, answer.milliseconds, ratio, answer.version)
+        return Row(**asdict(sizes), engine=name, ratio=ratio, **asdict(answer))
 
     return [row(name, answer) for name, answer in best.items()]

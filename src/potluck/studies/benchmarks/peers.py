@@ -66,9 +66,32 @@ def peers_in(folder: Path, work: str) -> dict[str, Peer]:
 def run(
     peer: Peer, work: str | Path, kind: type[Answer], *, python: str | None = None, seconds: float = 300
 ) -> Answer | Absent:
-    """One run of a rival at its work; its answer is the last line that it prints. See `ask`."""
-    output = ask(peer, str(work), python=python, seconds=seconds)
-    return output if isinstance(output, Absent) else parse(output, kind)
+    """One run of a rival at its work; its answer is the last line that it prints. Whatever it started ends with it.
+
+    It runs under `python`: by default its own interpreter, the one that $POTLUCK_PEERS_PYTHON names, or this one.
+    """
+    python = python or peer.python or os.environ.get(PYTHON_VARIABLE) or sys.executable
+    home = None if peer.folder is None else str(peer.folder.resolve().parent)
+    try:
+        started = subprocess.Popen(
+            [python, "-m", peer.module, str(work), *peer.arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))},
+        )
+    except OSError as fault:
+        return Absent(f"{python} does not start: {fault.strerror}")
+    with started as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return Absent(f"no answer in {seconds:g} s")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return parse(output, kind) if process.returncode == 0 else Absent(diagnosis(peer, errors, process.returncode))
 
 
 def parse(output: str, kind: type[Answer]) -> Answer | Absent:
@@ -92,48 +115,6 @@ def take_turns(
                 answer = engine(work)
                 found[name] = answer if isinstance(answer, Absent) else [*so_far, answer]
     return found
-
-
-def ask(peer: Peer, work: str, *, python: str | None = None, seconds: float = 300) -> str | Absent:
-    """What a rival prints, run under `python`: by default its own, what $POTLUCK_PEERS_PYTHON names, or this one.
-
-    Whatever it started ends with it.
-    """
-    python = python or peer.python or os.environ.get(PYTHON_VARIABLE) or sys.executable
-    command = [python, "-m", peer.module, work, *peer.arguments]
-    try:
-        started = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env=_environment(peer),
-        )
-    except OSError as fault:
-        return Absent(f"{python} does not start: {fault.strerror}")
-    with started as process:
-        try:
-            output, errors = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return Absent(f"no answer in {seconds:g} s")
-        finally:
-            end(process)
-    return output if process.returncode == 0 else Absent(diagnosis(peer, errors, process.returncode))
-
-
-def _environment(peer: Peer) -> dict[str, str]:
-    """What this process has, with the folder that has the rival's package first on Python's path."""
-    if peer.folder is None:
-        return dict(os.environ)
-    path = (str(peer.folder.resolve().parent), os.environ.get("PYTHONPATH", ""))
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    """Kill what is left of the process and of the group it leads."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def diagnosis(peer: Peer, errors: str, code: int) -> str:

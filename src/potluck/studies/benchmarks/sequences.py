@@ -2,9 +2,9 @@
 
 import json
 import statistics
+import timeit
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from time import perf_counter
 
 WARM_UP = 3
 CALLS = 30
@@ -41,12 +41,7 @@ class Timing:
 
 def median_milliseconds(gradient: Callable[[], object]) -> float:
     """Of one call among many, after a warm-up."""
-    times = []
-    for _ in range(WARM_UP + CALLS):
-        start = perf_counter()
-        gradient()
-        times.append(perf_counter() - start)
-    return 1000 * statistics.median(times[WARM_UP:])
+    return 1000 * statistics.median(timeit.repeat(gradient, number=1, repeat=WARM_UP + CALLS)[WARM_UP:])
 
 
 def report(milliseconds: float, version: str, device: str) -> None:

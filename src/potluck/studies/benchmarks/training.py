@@ -39,15 +39,10 @@ class Work:
     """To keep training after the first call."""
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(Work):
     """One work on one machine."""
 
-    agent: str
-    task: str
-    silos: int
-    games: int
-    seeds: int
     device: str
     slots_per_second: float
     """Over all seeds; the median call of the compiled program."""
@@ -106,12 +101,10 @@ def measure(work: Work) -> Row:
     """Time the work twice, without and with compiled programs to find; the faster play counts."""
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (_elsewhere(work, cache) for _ in range(2))
-    speed = max(cold.slots_per_second, warm.slots_per_second)
-    asked = {key: value for key, value in asdict(work).items() if key != "seconds"}
     return Row(
-        **asked,
+        **asdict(work),
         device=cold.device,
-        slots_per_second=speed,
+        slots_per_second=max(cold.slots_per_second, warm.slots_per_second),
         compile_seconds=cold.compile_seconds,
         compile_seconds_cached=warm.compile_seconds,
     )
