@@ -1,7 +1,7 @@
 """Actor and critic of one player, learning by policy gradient: MPGD, and its relatives MAA2C and MAPPO."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import equinox as eqx
 import jax
@@ -31,25 +31,21 @@ class MemoryState(eqx.Module):
     critic: State | None
 
 
-class AgentState(eqx.Module):
-    """All that one player knows."""
-
-    actor: Network
-    critic: Network
-    actor_optimiser: optax.OptState
-    critic_optimiser: optax.OptState
-    observations: Moments
-    critic_observations: Moments
-    payoffs: Moments
-
-
-class Learning(NamedTuple):
+class Learning(eqx.Module):
     """What an epoch changes."""
 
     actor: Network
     critic: Network
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
+
+
+class AgentState(Learning):
+    """All that one player knows."""
+
+    observations: Moments
+    critic_observations: Moments
+    payoffs: Moments
 
 
 class PolicyGradient(eqx.Module):
@@ -153,7 +149,7 @@ class PolicyGradient(eqx.Module):
         begun = Learning(state.actor, state.critic, state.actor_optimiser, state.critic_optimiser)
         learnt, by_epoch = jax.lax.scan(epoch, begun, None, self.epochs)
         state = AgentState(
-            *learnt,
+            **vars(learnt),
             observations=state.observations.after(window.observation),
             critic_observations=state.critic_observations.after(window.critic_observation),
             payoffs=payoffs,

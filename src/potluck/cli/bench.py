@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from potluck.cli.options import JsonOption
-from potluck.cli.runtime import numbers
+from potluck.cli.runtime import whole_numbers
 from potluck.cli.tables import number, plain_table
-from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
     from potluck.studies.benchmarks.federation import Engine, Row
@@ -155,14 +154,10 @@ def training(
     from potluck.studies.benchmarks.training import Work, draw_cost, measure
     from potluck.studies.federation_figures import check_picture
 
-    counts = numbers(silos, "silos")
+    counts, rows = whole_numbers(silos, "silos", 2), []
     check_picture(plot)
-    for count in counts:
-        if count < 2 or count != int(count):
-            raise PotluckError(f"must be whole numbers of 2 or more, got {count:g}", field="silos")
-    rows = []
     with Console(stderr=True).status("Timing…") as status:
-        for count in map(int, counts):
+        for count in counts:
             status.update(f"{agent} on {task}, {count} silos: compiling and training, twice")
             rows.append(measure(Work(agent, task, count, games, seeds, seconds)))
     if plot is not None:

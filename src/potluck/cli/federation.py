@@ -13,7 +13,7 @@ from rich.table import Table
 
 from potluck.cli.data import load_shown
 from potluck.cli.options import JsonOption, takes
-from potluck.cli.runtime import numbers, start_cores
+from potluck.cli.runtime import numbers, start_cores, whole_numbers
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -69,13 +69,8 @@ def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
 
 def _sizes(samples: str | None) -> int | list[int] | None:
     """`--samples` as `build` takes it: one size for all silos, or a list with one for each."""
-    if samples is None:
-        return None
-    given = numbers(samples, "samples")
-    if any(size != int(size) for size in given):
-        raise PotluckError(f"must be whole numbers, got {samples!r}", field="samples")
-    sizes = [int(size) for size in given]
-    return sizes if len(sizes) > 1 else sizes[0]
+    sizes = None if samples is None else whole_numbers(samples, "samples")
+    return sizes if sizes is None or len(sizes) > 1 else sizes[0]
 
 
 def _at_least_one(**numbers: int) -> None:

@@ -32,6 +32,14 @@ def numbers(text: str, field: str) -> list[float]:
     return values
 
 
+def whole_numbers(text: str, field: str, least: int = 1) -> list[int]:
+    """Whole numbers separated by commas, each `least` or more."""
+    values = numbers(text, field)
+    if any(value != int(value) or value < least for value in values):
+        raise PotluckError(f"must be whole numbers of {least} or more, got {text!r}", field=field)
+    return [int(value) for value in values]
+
+
 def start_jax(double: bool) -> None:
     """Set JAX up for a command: double precision where theory wants it, compiled programs kept for the next call."""
     import jax

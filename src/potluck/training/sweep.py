@@ -4,7 +4,6 @@ import contextlib
 import csv
 import dataclasses
 import itertools
-import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 from potluck.errors import PotluckError, reason
 from potluck.scenario import Scenario
 from potluck.scenario.explain import first_fault
-from potluck.training.config import RunConfig, config_values, read_values, seeds_of, setup_one
+from potluck.training.config import RunConfig, read_values, seeds_of, setup_one, write_config
 from potluck.training.files import write_text
 from potluck.training.lanes import alike, stack
 from potluck.training.loop import Setup
@@ -110,8 +109,7 @@ def begin_sweep(config: SweepConfig, folder: Path) -> None:
         raise PotluckError(f"{folder / TABLE}: would be overwritten; name another folder")
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        written = config_values(config.base, folder) | {"vary": {name: list(values) for name, values in config.vary}}
-        write_text(folder / SWEEP, json.dumps(written, indent=2) + "\n")
+        write_config(config.base, folder, SWEEP, vary={name: list(values) for name, values in config.vary})
 
 
 def read_sweep(folder: Path) -> SweepConfig:
