@@ -41,7 +41,6 @@ def demo(
     for field, given in (("seeds", seeds), ("slots", slots)):
         if given is not None and given < 1:
             raise PotluckError(f"must be 1 or more, got {given}", field=field)
-
     start_cores()
     from potluck.studies import demo as demos
 

@@ -73,7 +73,6 @@ def _varied(text: str) -> tuple[str, tuple[float, ...]]:
 def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
     """Train what is not done yet, then show the table and draw the picture."""
     start_cores()
-
     from potluck.studies.sweeps import by_cell, draw_sweep
     from potluck.training.sweep import TABLE, read_sweep, run_sweep
 

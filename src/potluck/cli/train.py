@@ -140,7 +140,6 @@ def play(
     """
     if not 0 <= game < 2**32:
         raise PotluckError(f"must be 0 or more and below 2**32, got {game}", field="game")
-
     start_cores()
     import equinox as eqx
     import jax
