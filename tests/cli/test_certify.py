@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from potluck.cli.certify import _show
 from potluck.scenario import render
@@ -48,7 +47,7 @@ def test_where_all_lose_there_is_no_price_of_anarchy(capsys: pytest.CaptureFixtu
     silos = ONE_SLOT.silos.model_copy(update={"communication": 5000.0})
     run = playing(ONE_SLOT.model_copy(update={"silos": silos}), [[0.5] * 3])
     judged = certify(run, games=2, slots=0, against=Bounds(evaluated(run, 2), evaluated(run, 2)))
-    _show(Console(), plain(judged))
+    _show(plain(judged))
     shown = capsys.readouterr().out
     assert re.search(r"price of anarchy +–", shown)
     assert "0 of 3 silos" in shown

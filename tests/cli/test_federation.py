@@ -86,7 +86,7 @@ def test_silos_of_different_sizes_can_be_asked_for(tmp_path: Path) -> None:
     ("samples", "message"),
     [
         ("100,200", "samples: 2 sizes for 4 silos"),
-        ("10.5", "--samples must be whole numbers, got '10.5'"),
+        ("10.5", "--samples must be whole numbers of 1 or more, got '10.5'"),
         ("many", "--samples must be numbers separated by commas"),
     ],
 )

@@ -21,9 +21,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.federation import OPTIMISERS, FedAvg, run, run_games, runs, samples_of, shard
 from potluck.federation.dynamics import Static, Window
 from potluck.federation.fedavg import NOBODY
-from potluck.federation.models import CNN, kernel, patches
+from potluck.federation.models import CNN, patches
 from tests.federation import reference
-from tests.federation.conftest import fashion, federation, marginals, pictures
+from tests.federation.conftest import fashion, federation, kernel, marginals, pictures
 
 UNEQUAL = jnp.array([1.0, 0.37, 0.0, 0.1])
 

@@ -31,7 +31,10 @@ def test_silos_share_a_tasks_data() -> None:
 
 
 def test_the_cost_of_silos_is_drawn(tmp_path: Path) -> None:
-    rows = [Row("mpgd", "digits", n, 16, 1, "cpu", 1000 / n, 30.0, 5.0) for n in (4, 8)]
+    rows = [
+        Row(silos=n, device="cpu", slots_per_second=1000 / n, compile_seconds=30.0, compile_seconds_cached=5.0)
+        for n in (4, 8)
+    ]
     draw_cost(rows, tmp_path / "cost.png")
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(PotluckError, match="no such file or directory"):

@@ -16,8 +16,6 @@ from potluck.game.record import Own, Record
 from potluck.registry import Registry
 from potluck.scenario.description import PAPER_OBSERVATION
 
-__all__ = ["OBSERVATIONS", "ObservationField", "View", "bounds_of", "observation_size", "observe_one"]
-
 
 class View(eqx.Module):
     """One silo before a slot: the public record, what it has of its own, who it is and how far the game is."""

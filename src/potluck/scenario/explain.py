@@ -5,10 +5,26 @@ from typing import Any, get_args
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-__all__ = ["first_fault"]
-
 FORMS = {"constant", "list", "normal", "matrix", "uniform", "vector", "curve", "fedavg"}
 """Names of a union's branches: part of pydantic's path to a field, not of a person's."""
+
+MUST_BE = {
+    "greater_than": "positive",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than_equal": "at most {le:g}",
+    "less_than": "below {lt:g}",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text in quotes",
+    "tuple_type": "a list",
+    "literal_error": "{expected}",
+    "model_type": "a table such as [{field}]",
+    "model_attributes_type": "a table such as [{field}]",
+}
+"""What a value must be, by the kind of pydantic's complaint."""
 
 
 def first_fault(fault: ValidationError, root: type[BaseModel]) -> str:
@@ -32,33 +48,13 @@ def explained(fault: ErrorDetails, root: type[BaseModel]) -> str:
             return f"{field} is missing" + (f" ({meaning})" if meaning else "")
         case "extra_forbidden":
             return f"{field} is not a known key; known here: {', '.join(known)}"
-        case "greater_than":
-            return f"{field} must be positive, {found}"
-        case "greater_than_equal":
-            return f"{field} must be at least {context['ge']:g}, {found}"
-        case "less_than_equal":
-            return f"{field} must be at most {context['le']:g}, {found}"
-        case "less_than":
-            return f"{field} must be below {context['lt']:g}, {found}"
-        case "finite_number":
-            return f"{field} must be a finite number, {found}"
-        case "float_type" | "int_type" | "int_from_float":
-            return f"{field} must be {'a number' if 'float_' in fault['type'] else 'a whole number'}, {found}"
-        case "bool_type":
-            return f"{field} must be true or false, {found}"
-        case "string_type":
-            return f"{field} must be text in quotes, {found}"
-        case "tuple_type":
-            return f"{field} must be a list, {found}"
-        case "literal_error":
-            return f"{field} must be {context['expected']}, {found}"
         case "union_tag_invalid":
             return f"{field}.source must be one of {context['expected_tags']}, got {context['tag']!r}"
         case "value_error":
             message = str(context["error"])
             return f"{field}{' ' if message.startswith('must') else '.'}{message}".removeprefix(".")
-        case "model_type" | "model_attributes_type":
-            return f"{field} must be a table such as [{field}], {found}"
+        case kind if kind in MUST_BE:
+            return f"{field} must be {MUST_BE[kind].format(field=field, **context)}, {found}"
         case _:
             return f"{field}: {fault['msg'].lower()}, {found}"
 

@@ -7,8 +7,6 @@ from pydantic import Field, field_validator, model_validator
 from potluck.registry import family
 from potluck.scenario.fields import Described, NonNegative, Positive, member_of
 
-__all__ = ["DynamicsName", "FederationConfig", "PartialBatches", "PartitionName"]
-
 PartitionName: TypeAlias = Literal["iid", "dirichlet", "quantity", "natural"]
 DynamicsName: TypeAlias = Literal["static", "redraw", "stream"]
 PartialBatches: TypeAlias = Literal["proportional", "full"]
@@ -26,8 +24,7 @@ class FederationConfig(Described):
     partition: Annotated[PartitionName, Field(description="how data falls to the silos")] = "iid"
     concentration: Annotated[Positive, Field(description="of dirichlet: small is skewed, large is even")] = 0.5
     dynamics: Annotated[
-        DynamicsName,
-        Field(description="local sets stay, are drawn anew in every slot, or samples come and go"),
+        DynamicsName, Field(description="local sets stay, are drawn anew in every slot, or samples come and go")
     ] = "static"
     optimiser: Annotated[str, member_of("optimiser"), Field(description="of the silos; `potluck list optimiser`")] = (
         "sgd"

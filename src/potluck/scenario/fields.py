@@ -6,8 +6,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from potluck.registry import family
 
-__all__ = ["AtLeastOne", "Described", "NonNegative", "Normal", "Positive", "Share", "member_of"]
-
 LARGEST = 1e12
 """Beyond it sums lose their last digits and no federation is described."""
 
@@ -28,6 +26,13 @@ class Normal(Described):
 
     mean: Positive
     deviation: NonNegative
+
+
+def one_per_silo(name: str, numbers: object, silos: int) -> str | None:
+    """What is wrong with a list that should have a number for every silo; None where it has, or where it is no list."""
+    if not isinstance(numbers, tuple) or len(numbers) == silos:
+        return None
+    return f"{name} must list one number per silo: {silos} needed, got {len(numbers)}"
 
 
 def member_of(name: str) -> AfterValidator:

@@ -8,12 +8,10 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, reason
 from potluck.registry import family
 from potluck.scenario.description import Scenario
 from potluck.scenario.explain import first_fault
-
-__all__ = ["load", "parse", "render"]
 
 LARGEST_FILE = 4_000_000
 """Bytes; a matrix for a thousand silos fits, a mistaken data set does not."""
@@ -28,7 +26,7 @@ def load(path: str | Path) -> Scenario:
     except FileNotFoundError:
         raise PotluckError(f"{path}: no such file; start one with `potluck scenario init {path}`") from None
     except OSError as fault:
-        raise PotluckError(f"{path}: {(fault.strerror or str(fault)).lower()}; name a scenario file") from None
+        raise PotluckError(f"{path}: {reason(fault)}; name a scenario file") from None
     if len(content) > LARGEST_FILE:
         raise PotluckError(
             f"{path}: larger than {LARGEST_FILE / 1e6:g} MB; a scenario is a small TOML file, check the name"

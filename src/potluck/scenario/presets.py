@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from potluck.registry import Registry
-from potluck.scenario.description import Normal, Scenario, Silos
-
-__all__ = ["PRESETS", "preset"]
+from potluck.scenario.description import Scenario, Silos
+from potluck.scenario.fields import Normal
 
 PAPER_SILOS = Silos(
     count=4,
@@ -61,5 +60,4 @@ PRESETS: Registry[Callable[[], Scenario]] = Registry(
 
 
 def preset(name: str) -> Scenario:
-    """Look up a preset by name."""
     return PRESETS[name]()

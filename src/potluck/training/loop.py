@@ -19,8 +19,6 @@ from potluck.agents import Act, Environment, Learner, Window
 from potluck.devices import GAMES, device_index, everywhere, mesh_over
 from potluck.training.lanes import Lanes, each_lane
 
-__all__ = ["Outcome", "Runs", "Setup", "TrainConfig", "begin", "first", "place", "train"]
-
 BEFORE = 2**32 - 1
 """A slot that no run reaches: its key draws what there is before the first one."""
 

@@ -9,8 +9,6 @@ from potluck.errors import PotluckError
 from potluck.federation.data import Dataset, in_one_line
 from potluck.federation.task import Task
 
-__all__ = ["TASK", "read_folder"]
-
 USAGE = "folder:PATH.npz"
 
 
@@ -38,13 +36,7 @@ def read_folder(argument: str, held_out: float = 0.2) -> Dataset:
     test, train = np.split(order, [round(count * held_out)])
     images, test_images = _as_images(values[train], values[test], path)
     return Dataset(
-        "folder",
-        images,
-        labels[train],
-        test_images,
-        labels[test],
-        classes,
-        None if silo is None else silo[train],
+        "folder", images, labels[train], test_images, labels[test], classes, None if silo is None else silo[train]
     )
 
 
