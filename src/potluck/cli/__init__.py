@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import bench, certify, data, demo, families, federation, game, scenario, sweep
+from potluck.cli import bench, certify, data, demo, families, federation, game, ledger, scenario, sweep
 from potluck.cli import train as training
 from potluck.errors import PotluckError
 
@@ -40,6 +40,7 @@ app.command("resume")(training.resume)
 app.command("play")(training.play)
 app.command("export")(training.export)
 app.command("certify")(certify.certify)
+app.add_typer(ledger.commands, name="ledger")
 app.command("list")(families.list_)
 app.add_typer(bench.commands, name="bench")
 
@@ -68,6 +69,8 @@ def _root(
     [bold]potluck train --task digits --out runs/x[/bold]              let agents learn what to bring
 
     [bold]potluck certify runs/x[/bold]                                could any of them gain by deviating?
+
+    [bold]potluck ledger verify consortium.ledger[/bold]               is it still what was signed?
 
     [bold]potluck sweep --vary mechanism.intensity=0,2,5,10[/bold]     train for many intensities at once
     """

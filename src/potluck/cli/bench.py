@@ -37,6 +37,8 @@ def _bench() -> None:
 
     [bold]potluck bench federation --peers benchmarks/peers --json[/bold]
 
+    [bold]potluck bench ledger[/bold]
+
     [bold]potluck bench memory[/bold]
 
     [bold]potluck bench training --json[/bold]
@@ -103,6 +105,46 @@ def federation(peers: PeersOption = None, repeats: RepeatsOption = 3, json: Json
         return
     _say(rows, _rounds(rows), json)
     typer.echo(f"A round is {gflop:.2f} Gflop; the fastest sgemm here does {speed:.0f} Gflop/s.")
+
+
+@commands.command()
+def ledger(
+    slots: Annotated[int, typer.Option(min=1, help="To record.")] = 100_000,
+    countersigned: Annotated[
+        int, typer.Option(min=1, help="To record in a ledger that all silos countersign.")
+    ] = 2_000,
+    silos: Annotated[int, typer.Option(min=1, help="Entries in a slot.")] = 16,
+    folder: Annotated[Path, typer.Option(help="On the disk to measure; the ledgers are removed at the end.")] = Path(),
+    json: JsonOption = False,
+) -> None:
+    """Time a ledger: slots recorded durably beside what the disk allows, and entries verified.
+
+    The floor is one page written and synchronised, and nothing else, by turns with the slots. One ledger
+    is countersigned by every silo at the end, the other by every silo in every slot.
+
+    [bold]potluck bench ledger --slots 2000 --folder /var/lib/consortium --json[/bold]
+    """
+    from potluck.cli.progress import Watching
+    from potluck.ledger.benchmark import measure
+
+    rows = []
+    with tempfile.TemporaryDirectory(dir=folder) as place, Watching() as shown:
+        for count, each in ((slots, False), (countersigned, True)):
+            rows.append(measure(Path(place), count, silos, each_slot=each, progress=shown))
+    when = ("in every slot" if row.each_slot else "at the end" for row in rows)
+    table = plain_table("countersigned", *when, left=1, title=f"A ledger of {silos} silos")
+    for name, show in (
+        ("slots", lambda row: f"{row.slots:,}"),
+        ("slots recorded, per second", lambda row: f"{row.slots_per_second:,.0f}"),
+        ("the disk's floor, per second", lambda row: f"{row.floor_per_second:,.0f}"),
+        ("processor time for a slot, ms", lambda row: f"{row.slot_cpu_ms:.2f}"),
+        ("entries verified, per second", lambda row: f"{row.verified_per_second:,.0f}"),
+        ("… per second of processor time", lambda row: f"{row.verified_per_cpu_second:,.0f}"),
+        ("… every countersignature checked", lambda row: f"{row.every_per_cpu_second:,.0f}"),
+        ("size, MB", lambda row: f"{row.megabytes:,.1f}"),
+    ):
+        table.add_row(name, *map(show, rows))
+    _say(rows, table, json)
 
 
 @commands.command()

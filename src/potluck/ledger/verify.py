@@ -1,0 +1,99 @@
+"""Does a ledger say today what was signed? The first link that does not is named."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from potluck.errors import PotluckError
+from potluck.ledger.chain import BrokenChainError, Chain
+from potluck.ledger.entries import Statement
+from potluck.ledger.keys import signed
+from potluck.ledger.schema import FAULTS, SCHEMA, open_reader, schema_of
+
+__all__ = ["Verification", "verify"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked, and the first fault."""
+
+    coordinator: str
+    """The public key by which all slots are signed."""
+    runs: int
+    slots: int
+    entries: int
+    countersignatures: int
+    head: str
+    """Number and hash of the last link: keep it, and give it as `--head` next time."""
+    countersigned: dict[str, dict[str, tuple[int, int]]]
+    """For each run and silo the last slot that it has countersigned, and the run's last slot."""
+    fault: str | None
+
+
+def verify(
+    place: Path,
+    *,
+    coordinator: bytes | None = None,
+    heads: Sequence[str] = (),
+    receipts: Sequence[Statement] = (),
+    every: bool = False,
+    progress: Callable[[str, float], None] = lambda *_: None,
+) -> Verification:
+    """Check every hash, every signature of the coordinator, every sum, and the countersignatures.
+
+    A countersignature covers a silo's account up to its slot, so the last of each silo is checked; `every` checks all.
+    What was cut off at the end shows only against what is known from elsewhere: `heads` that were printed before, and
+    `receipts`, which are statements that silos have kept. `coordinator` is the public key that one trusts; without it,
+    the ledger's own word is taken.
+    """
+    db = open_reader(place)
+    chain, fault = Chain(db), None
+    try:
+        db.execute("BEGIN")
+        wanted: dict[str, str | Statement] = {_hash_of(head): f"head {head}" for head in heads}
+        wanted |= {each.hash.hex(): each for each in receipts}
+        if schema_of(db) != SCHEMA:
+            raise BrokenChainError("its tables, triggers or views were altered")
+        (state,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+        if state != "ok":
+            raise BrokenChainError(f"the file is damaged: {state}")
+        chain.walk(coordinator, wanted, lambda share: progress("checking entries", share))
+        for missing in wanted.values():
+            raise BrokenChainError(_missing(missing, chain))
+        chain.check_countersignatures(every, lambda share: progress("checking countersignatures", share))
+    except BrokenChainError as found:
+        fault = str(found)
+    except FAULTS as found:
+        fault = f"after link {chain.number} the file is damaged: {found}"
+    finally:
+        db.close()
+    return Verification(
+        coordinator=chain.coordinator.hex(),
+        runs=len(chain.runs),
+        slots=len(chain.slots),
+        entries=chain.entries,
+        countersignatures=chain.countersignatures,
+        head=f"{chain.number}:{chain.hash.hex()}",
+        countersigned={
+            run.name: {silo: (run.signed.get(n, (0, 0))[0], run.slot) for n, (silo, _) in enumerate(run.silos)}
+            for run in chain.runs.values()
+        },
+        fault=fault,
+    )
+
+
+def _hash_of(head: str) -> str:
+    found = head.rpartition(":")[2].lower()
+    if len(found) != 64:
+        raise PotluckError(f"must be as printed by verify, NUMBER:HASH, got {head!r}", field="head")
+    return found
+
+
+def _missing(wanted: "str | Statement", chain: Chain) -> str:
+    """A head or a receipt that the chain does not pass through."""
+    if isinstance(wanted, str):
+        return f"{wanted} is not in the chain: links were cut off or rewritten after it was printed"
+    where = f"slot {wanted.slot} of run {wanted.run}"
+    if not signed(chain.coordinator, wanted.signature, wanted.hash):
+        return f"{where}: the receipt of {wanted.silo} is not signed by this ledger's coordinator, so it proves nothing"
+    return f"{where}: {wanted.silo} holds a receipt that is not in the chain: it was cut off or rewritten"
