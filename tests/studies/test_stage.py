@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 from potluck.economy import nash_conv, welfare
 from potluck.game import stage_game
 from potluck.scenario import Scenario, mechanism_of, preset
-from potluck.studies.stage import plain, settled, solve, sweep
+from potluck.studies.stage import in_turn, plain, settled, solve, sweep
 
 INTENSITIES = np.concatenate([[0.0], np.arange(1.0, 16.5, 0.5)])
 
@@ -95,3 +96,11 @@ def test_pairs_and_uniform_intensity_agree() -> None:
 def test_same_seed_same_bits() -> None:
     first, second = (plain(solve(stage_game(preset("paper")))) for _ in range(2))
     assert first == second
+
+
+def test_a_program_has_ended_before_the_next_one_begins() -> None:
+    def long(at: Array) -> Array:
+        return jax.lax.fori_loop(0, 200, lambda _, matrix: jnp.tanh(matrix @ matrix), at)
+
+    first, _ = in_turn((jax.jit(long), jnp.ones((200, 200))), (jax.jit(jnp.sum), jnp.ones(2)))
+    assert first.is_ready()
