@@ -47,7 +47,7 @@ def game(
 
     [bold]potluck game --preset paper --sweep 0:16:33[/bold]      the shape of welfare against α
 
-    [bold]potluck game --preset dilemma --intensity 40[/bold]     one intensity
+    [bold]potluck game --preset dilemma --intensity 5[/bold]      another intensity
 
     [bold]potluck game my.toml --contributions 1,0.5,0.5,0.1[/bold]  settle a play of your own
 

@@ -72,7 +72,8 @@ class CurveSource(eqx.Module):
         trained = state.trained + contributions @ state.samples
         samples = self.init(key).samples if self.every_slot else state.samples
         reached = self.curve.level(trained)
-        without = reached - self.curve.level(trained - contributions * state.samples) if marginal else None
+        others = jnp.maximum(trained - contributions * state.samples, 0.0)
+        without = reached - self.curve.level(others) if marginal else None
         return Progress(trained, samples), Measurement(reached, without)
 
 
@@ -90,7 +91,7 @@ class MeanCurve(eqx.Module):
     def marginal(self, contributions: Float[Array, " silos"]) -> Float[Array, " silos"]:
         """(1/T) Σ_t [P(tK) − P(tK − d_n|D_n|)]: what a slot's model would lose without silo n's update of that slot."""
         trained = self._trained(contributions)
-        without = self.curve.level(trained - (contributions * self.samples)[:, None])
+        without = self.curve.level(jnp.maximum(trained - (contributions * self.samples)[:, None], 0.0))
         return jnp.mean(self.curve.level(trained) - without, axis=1)
 
     def _trained(self, contributions: Float[Array, " silos"]) -> Float[Array, " slots"]:

@@ -9,7 +9,16 @@ from potluck.errors import PotluckError
 from potluck.registry import family
 from potluck.scenario.explain import first_fault
 from potluck.scenario.federation import FederationConfig
-from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Normal, Positive, Share
+from potluck.scenario.fields import (
+    MOST_MONEY,
+    AtLeastOne,
+    Described,
+    NonNegative,
+    Normal,
+    Positive,
+    Share,
+    largest_of,
+)
 from potluck.scenario.mechanism import MechanismConfig
 from potluck.scenario.terms import Terms, TermsDraw
 
@@ -157,6 +166,16 @@ class Scenario(Described):
             and "samples" in self.silos.redraw
         ):
             raise ValueError("precision.dynamics must be static where silos.redraw names samples, or leave samples out")
+        return self
+
+    @model_validator(mode="after")
+    def _bills_can_be_carried(self) -> "Scenario":
+        bill = self.energy_price * largest_of(self.silos.energy) * largest_of(self.silos.samples)
+        if bill > MOST_MONEY:
+            raise ValueError(
+                f"energy_price must be lower: energy_price × energy × samples may cost {bill:g} per slot, and "
+                f"{MOST_MONEY:g} is the most"
+            )
         return self
 
     @model_validator(mode="after")

@@ -32,7 +32,18 @@ from potluck.economy import (
 from potluck.mechanisms import Facts, Mechanism, Need, Redistribution, Separable
 from potluck.studies.plain import plain_values
 
-__all__ = ["Settled", "Solution", "Sweep", "in_turn", "plain", "plain_settled", "settled", "solve", "solve_and_sweep", "sweep"]
+__all__ = [
+    "Settled",
+    "Solution",
+    "Sweep",
+    "in_turn",
+    "plain",
+    "plain_settled",
+    "settled",
+    "solve",
+    "solve_and_sweep",
+    "sweep",
+]
 
 
 class Play(eqx.Module):
