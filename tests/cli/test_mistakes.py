@@ -9,6 +9,9 @@ from tests.cli.person import refused
 
 MISTAKES = {
     "game --preset papre": "preset must be one of paper, dilemma",
+    'game --preset ""': "preset must be one of paper, dilemma",
+    'train --preset ""': "preset must be one of paper, dilemma",
+    'scenario show --preset ""': "preset must be one of paper, dilemma",
     "game --intensity -1": "--intensity must be",
     "game --intensity nan": "--intensity must be",
     "game --intensity 1e308": "--intensity must be",

@@ -60,6 +60,23 @@ def games(draw: st.DrawFn, sizes: tuple[int, ...] = ALL_SIZES, pairs: bool = Tru
     return StageGame(terms, jnp.asarray(draw(numbers(0.0005, 0.05))), Redistribution(intensity, unit), law)
 
 
+@st.composite
+def unequal_games(draw: st.DrawFn, sizes: tuple[int, ...], apart: float, decades: int = 0) -> StageGame:
+    """Silos whose terms are up to a factor `apart`; profits `decades` more, C up to 1e14 times the profit if any."""
+    silos = draw(st.sampled_from(sizes))
+
+    def each(middle: float, factor: float) -> Float[Array, " silos"]:
+        exponents = draw(arrays(np.float64, silos, elements=numbers(-0.5, 0.5), unique=silos > 2))
+        return jnp.asarray(middle * factor**exponents)
+
+    profit = each(1000, apart * 10.0**decades)
+    fixed = profit * (each(1e7, 1e14) if decades else 0.0)
+    terms = Terms(profit, each(4, apart), fixed, jnp.round(each(2000, apart)))
+    law = Concave(each(3 / silos, apart), jnp.asarray(draw(numbers(0.1, 0.9))))
+    price = jnp.asarray(10 ** draw(numbers(-3.3, -1.3)))
+    return StageGame(terms, price, Redistribution(jnp.asarray(draw(numbers(0, 60)))), law)
+
+
 def unilateral_deviations(game: StageGame, played: Array, instead: Array) -> Iterator[tuple[int, Array]]:
     """Every silo in turn plays what it would have played `instead`."""
     for silo in range(len(game.terms.profit)):

@@ -46,7 +46,7 @@ class Window(eqx.Module, Generic[Memory]):
 
 @runtime_checkable
 class Learner(Protocol[AgentState, Memory]):
-    """One player's way to decide and to learn. It knows nothing of what is played, nor of devices."""
+    """One player's way to decide and to learn. It knows nothing of what is played."""
 
     @property
     def central(self) -> bool:
@@ -69,7 +69,10 @@ class Learner(Protocol[AgentState, Memory]):
         """Decide without exploration."""
 
     def update(self, state: AgentState, window: Window[Memory]) -> tuple[AgentState, Memory, Diagnostics]:
-        """Learn from a window; the memory states of its games afterwards, and how it went."""
+        """Learn from a window; the memory states of its games afterwards, and how it went.
+
+        Its games are those of one device: a mean over games is taken with `everywhere`, so that all learn the same.
+        """
 
     def export(self, state: AgentState) -> Actor:
         """The part that decides, for use outside of training: nothing of payoffs, critics or optimisers."""

@@ -1,9 +1,8 @@
 """`potluck game`: the stage game of a scenario, solved and shown."""
 
 import json as jsonlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -48,7 +47,7 @@ def game(
 
     [bold]potluck game --preset paper --sweep 0:16:33[/bold]      the shape of welfare against α
 
-    [bold]potluck game --preset dilemma --intensity 40[/bold]     one intensity
+    [bold]potluck game --preset dilemma --intensity 5[/bold]      another intensity
 
     [bold]potluck game my.toml --contributions 1,0.5,0.5,0.1[/bold]  settle a play of your own
 
@@ -78,12 +77,7 @@ def game(
     game = stage_game(scenario)
     with Console(stderr=True).status("Solving the game…"):
         points = None if grid is None else jnp.linspace(*grid[:2], int(grid[2]))
-        # Compilation is most of the wait, and two programs compile at once on two cores; they run one after the other.
-        with ThreadPoolExecutor() as threads:
-            compiling = threads.submit(_compiled, stage.solve, game)
-            sweeping = None if points is None else _compiled(stage.sweep, game, points)
-            solution = compiling.result()(game)
-        swept = None if sweeping is None else sweeping(game, points)
+        solution, swept = stage.solve_and_sweep(game, points)
         settled = None if play is None else stage.settled(game, jnp.asarray(play))
         lies = lying.manipulations(scenario) if manipulations else None
     found = stage.plain(solution, swept) | {"mechanism": scenario.mechanism.model_dump(mode="json")}
@@ -115,11 +109,6 @@ def game(
     console.print(reports.summary(scenario, solution, swept))
     for file in saved:
         typer.echo(f"Saved {file}")
-
-
-def _compiled(function: Any, *arguments: Any) -> Any:
-    """Compiled for arguments like these, and not run; `filter_jit` has no type that says it can."""
-    return function.lower(*arguments).compile()
 
 
 def _uniform(mechanism: "MechanismConfig", intensity: float) -> "MechanismConfig":

@@ -16,7 +16,9 @@ def chosen_scenario(path: Path | None, name: str | None) -> "Scenario":
 
     if path is not None and name is not None:
         raise PotluckError(f"{name} and the file {path} exclude each other; name one of them", field="preset")
-    return preset(name or "paper") if path is None else load(path)
+    if path is not None:
+        return load(path)
+    return preset("paper" if name is None else name)
 
 
 def numbers(text: str, field: str) -> list[float]:

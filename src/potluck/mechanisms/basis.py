@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from pydantic import Field
 
 from potluck.mechanisms.schedules import Gains, Schedule, ScheduleName, first_gains
-from potluck.scenario.fields import Positive
+from potluck.scenario.fields import LARGEST
 from potluck.scenario.mechanism import Facts, MechanismConfig, Need
 
 
@@ -34,7 +34,13 @@ class ComparingConfig(MechanismConfig):
         Field(description="what transfers compare: shares d of one's data (paper), or absolute samples x"),
     ] = "fraction"
     unit: Annotated[
-        Positive, Field(description="samples that count as one unit of contribution, under basis samples")
+        float,
+        Field(
+            strict=True,
+            ge=1e-6,
+            le=LARGEST,
+            description="samples that count as one unit of contribution, under basis samples",
+        ),
     ] = 2000.0
     schedule: Annotated[
         ScheduleName,

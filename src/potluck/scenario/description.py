@@ -9,7 +9,17 @@ from potluck.errors import PotluckError
 from potluck.registry import family
 from potluck.scenario.explain import first_fault
 from potluck.scenario.federation import FederationConfig
-from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Normal, Positive, Share, one_per_silo
+from potluck.scenario.fields import (
+    MOST_MONEY,
+    AtLeastOne,
+    Described,
+    NonNegative,
+    Normal,
+    Positive,
+    Share,
+    largest_of,
+    one_per_silo,
+)
 from potluck.scenario.mechanism import MechanismConfig
 from potluck.scenario.terms import Terms, TermsDraw
 
@@ -151,6 +161,12 @@ class Scenario(Described):
         moves = isinstance(self.precision, FederationConfig) and self.precision.dynamics != "static"
         if moves and "samples" in self.silos.redraw:
             raise ValueError("precision.dynamics must be static where silos.redraw names samples, or leave samples out")
+        bill = self.energy_price * largest_of(self.silos.energy) * largest_of(self.silos.samples)
+        if bill > MOST_MONEY:
+            raise ValueError(
+                f"energy_price must be lower: energy_price × energy × samples may cost {bill:g} per slot, and "
+                f"{MOST_MONEY:g} is the most"
+            )
         if fault := self.mechanism.misfit(self.silos.count):
             raise ValueError(f"mechanism.{fault}")
         return self

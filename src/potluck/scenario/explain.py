@@ -5,9 +5,6 @@ from typing import Any, get_args
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-FORMS = {"constant", "list", "normal", "matrix", "uniform", "vector", "curve", "fedavg"}
-"""Names of a union's branches: part of pydantic's path to a field, not of a person's."""
-
 MUST_BE = {
     "greater_than": "positive",
     "greater_than_equal": "at least {ge:g}",
@@ -39,8 +36,7 @@ def first_fault(fault: ValidationError, root: type[BaseModel]) -> str:
 
 def explained(fault: ErrorDetails, root: type[BaseModel]) -> str:
     """Say in one line which field is wrong, what it must be, what was found and what the field means."""
-    field = ".".join(str(step) for step in fault["loc"] if step not in FORMS)
-    known, meaning = place(fault["loc"], root)
+    field, known, meaning = place(fault["loc"], root)
     found = f"got {short(fault['input'])}" + (f" ({meaning})" if meaning else "")
     context = fault.get("ctx", {})
     match fault["type"]:
@@ -67,27 +63,33 @@ def short(found: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def place(path: tuple[int | str, ...], root: type[BaseModel]) -> tuple[list[str], str | None]:
-    """Names known where the path ends, and what the innermost described field on it means."""
-    part = root
-    meaning = None
-    branches: dict[int | str, type[BaseModel]] = {}
+def place(path: tuple[int | str, ...], root: type[BaseModel]) -> tuple[str, list[str], str | None]:
+    """The field as a person writes it, names known where it is, and what the innermost described field on it means.
+
+    Pydantic's path names the branch of a union after the union's field; a person does not.
+    """
+    part, meaning = root, None
+    written: list[str] = []
+    branches: dict[int | str, type[BaseModel] | None] = {}
     for step in path:
         if step in branches:
-            part = branches[step]
-        elif field := part.model_fields.get(str(step)):
+            part, branches = branches[step] or part, {}
+            continue
+        written.append(str(step))
+        branches = {}
+        if field := part.model_fields.get(str(step)):
             meaning, branches = field.description or meaning, tagged(field.annotation)
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
                 part, meaning = field.annotation, None
-    return list(part.model_fields), meaning
+    return ".".join(written), list(part.model_fields), meaning
 
 
-def tagged(annotation: Any) -> dict[int | str, type[BaseModel]]:
-    """The tables that a field may be, by the tag that tells them apart."""
-    found: dict[int | str, type[BaseModel]] = {}
+def tagged(annotation: Any) -> dict[int | str, type[BaseModel] | None]:
+    """The tags that tell a union's branches apart, and the table that each is, if it is one."""
+    found: dict[int | str, type[BaseModel] | None] = {}
     for choice in get_args(annotation):
         kind, *marks = get_args(choice) or (None,)
         for mark in marks:
-            if isinstance(mark, Tag) and isinstance(kind, type) and issubclass(kind, BaseModel):
-                found[mark.tag] = kind
+            if isinstance(mark, Tag):
+                found[mark.tag] = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
     return found

@@ -1,5 +1,6 @@
 """Scenarios as TOML files: read with care, written with the meaning of every field beside it."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from potluck.scenario.explain import first_fault
 
 LARGEST_FILE = 4_000_000
 """Bytes; a matrix for a thousand silos fits, a mistaken data set does not."""
+KEY = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+TOO_DEEP = re.compile(rf"""(?<![\w"'-]){KEY}(?:[ \t]*+\.[ \t]*+{KEY}){{8}}""")
+"""A key of nine parts or more; a parser's memory grows with their square, and a scenario has three."""
 
 
 def load(path: str | Path) -> Scenario:
@@ -40,6 +44,8 @@ def load(path: str | Path) -> Scenario:
 def parse(text: str, origin: str = "scenario") -> Scenario:
     """Turn TOML text into a scenario; `origin` is named in what goes wrong."""
     try:
+        if TOO_DEEP.search(text):
+            raise RecursionError
         return Scenario.model_validate(tomllib.loads(text))
     except RecursionError:
         raise PotluckError(f"{origin}: not a TOML file that can be read: it is nested too deeply") from None

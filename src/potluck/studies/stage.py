@@ -1,5 +1,6 @@
 """The stage game of a scenario, solved: equilibria with and without its mechanism, the planner, the sweep of α."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -174,6 +175,28 @@ def sweep(game: StageGame, intensities: Float[Array, " points"]) -> Sweep:
 
     swept: Sweep = jax.vmap(point)(intensities)
     return swept
+
+
+def solve_and_sweep(game: StageGame, intensities: Float[Array, " points"] | None) -> tuple[Solution, Sweep | None]:
+    """The solution, and the sweep where intensities are given."""
+    if intensities is None:
+        return solve(game), None
+    solution, swept = in_turn((solve, game), (sweep, game, intensities))
+    return solution, swept
+
+
+def in_turn(*programs: tuple[Any, ...]) -> list[Any]:
+    """Compile programs at once, which is most of the wait, and run them one after the other, each on its arguments.
+
+    Programs that run at once on a CPU share its threads, and may wait for each other for ever.
+    """
+
+    def compiled(program: Any, *arguments: Any) -> Any:
+        return program.lower(*arguments).compile()
+
+    with ThreadPoolExecutor() as threads:
+        ready = list(threads.map(lambda words: compiled(*words), programs))
+    return [jax.block_until_ready(run(*arguments)) for run, (_, *arguments) in zip(ready, programs, strict=True)]
 
 
 def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:

@@ -177,6 +177,12 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
             with _memory_named():
                 runs, outcome = train(training, runs, jnp.asarray(done * per_chunk))
                 check_finite(job, done * config.chunk, np.asarray(outcome.finite))
+                if not outcome.agreed:
+                    raise PotluckError(
+                        f": {config.agent} learns another thing on every device; its update must take means over games "
+                        "with potluck.devices.everywhere",
+                        field="agent",
+                    )
             numbers = columns(outcome)
             lines = rows(numbers, job.labels, done * per_chunk * config.games, config.depth * config.games)
             size, done = _append(job, numbers, lines), done + 1
