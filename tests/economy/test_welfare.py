@@ -74,6 +74,7 @@ def test_pigouvian_intensity_of_equals_is_an_nth_of_the_energy_bill(game: StageG
     assert_allclose(pigouvian_intensity(game, plan(game)), game.cost[0] / len(game.cost), rtol=1e-5)
 
 
+@pytest.mark.slow
 @given(games_of_equals())
 def test_optimal_intensity_against_a_brute_force_sweep(game: StageGame) -> None:
     sweep = jnp.linspace(0, game.cost[0] / (len(game.cost) - 1), 401)
