@@ -75,6 +75,7 @@ def test_pigouvian_intensity_of_equals_is_an_nth_of_the_energy_bill(game: StageG
 
 
 @pytest.mark.slow
+@settings(max_examples=150)
 @given(games_of_equals())
 def test_optimal_intensity_against_a_brute_force_sweep(game: StageGame) -> None:
     sweep = jnp.linspace(0, game.cost[0] / (len(game.cost) - 1), 401)
