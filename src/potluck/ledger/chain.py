@@ -153,7 +153,7 @@ class Chain:
 
     def _countersignature(self, number: int, slot: int, place: int, signature: bytes, found: bytes) -> bytes:
         opened, of_slot = self.slots.get(slot, (None, 0))
-        if opened is None or place >= len(self.runs[opened].silos):
+        if opened is None or not 0 <= place < len(self.runs[opened].silos):
             raise BrokenChainError(f"link {number}: it countersigns what is not there (link {slot}, place {place})")
         run = self.runs[opened]
         if link_hash(self.hash, number, slot, place, signature) != found:
