@@ -11,13 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from potluck.errors import PotluckError
 from potluck.federation import run_games
 from potluck.federation.fedavg import FedAvg
 from potluck.game import Game
 from potluck.training.run import Trained
-from tests.studies.learnt import hasty_compiler
-
-__all__ = ["hasty_compiler"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 
@@ -115,3 +113,12 @@ def test_the_page_runs(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     names: dict[str, Any] = {"__name__": "page"}
     exec(compile(sections()[title], str(PAGE), "exec"), names)
     WHAT_IT_SAYS[title](names)
+
+
+def test_an_agent_that_learns_from_one_devices_games_alone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = sections()["An agent"].replace("everywhere(window", "(window").replace('"follower"', '"apart"')
+    with pytest.raises(PotluckError, match=r"agent: apart learns another thing on every device; .*everywhere"):
+        exec(compile(code, str(PAGE), "exec"), {"__name__": "page"})

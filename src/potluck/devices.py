@@ -14,8 +14,6 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-__all__ = ["GAMES", "cores", "device_count", "device_index", "everywhere", "gathered", "mesh_over", "use_cores"]
-
 GAMES = "games"
 """The mesh axis that games are split over."""
 Tree = TypeVar("Tree")

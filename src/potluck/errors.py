@@ -1,6 +1,8 @@
 """What went wrong, said to the person who can mend it."""
 
-__all__ = ["PotluckError"]
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class PotluckError(Exception):
@@ -15,7 +17,6 @@ class PotluckError(Exception):
         self.message, self.field = message, field
 
     def __str__(self) -> str:
-        """The field, then what is wrong with it."""
         return self.named(self.field)
 
     def named(self, name: str | None) -> str:
@@ -23,3 +24,18 @@ class PotluckError(Exception):
         if name is None:
             return self.message
         return f"{name}{'' if self.message.startswith((':', '.')) else ' '}{self.message}"
+
+
+def reason(fault: OSError) -> str:
+    """Why the system refused, in its own words."""
+    return (fault.strerror or str(fault)).lower()
+
+
+@contextmanager
+def file_faults(place: str | Path, remedy: str = "", *, failed: str = "") -> Iterator[None]:
+    """What the system refuses becomes `place: reason; remedy`, or `place: failed (reason); remedy`."""
+    try:
+        yield
+    except OSError as fault:
+        said = f"{failed} ({reason(fault)})" if failed else reason(fault)
+        raise PotluckError("; ".join(filter(None, (f"{place}: {said}", remedy)))) from None

@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from potluck.errors import PotluckError
 
-__all__ = ["HOMES", "Registry", "UnknownMemberError", "family"]
-
 Member = TypeVar("Member")
 
 HOMES = {
@@ -52,7 +50,6 @@ class Registry(Mapping[str, Member], Generic[Member]):
         self._added[name] = self._checked(name, member)
 
     def __getitem__(self, name: str) -> Member:
-        """The member of this name."""
         for members in (self._own, self._added):
             if name in members:
                 return members[name]
@@ -71,10 +68,9 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return self._added[name]
 
     def _checked(self, name: str, member: Member) -> Member:
-        fits = self.kind is None or isinstance(member, self.kind)
-        if not fits and not (isinstance(member, type) and issubclass(member, self.kind or object)):
-            kind = self.kind.__name__ if self.kind else ""
-            raise PotluckError(f": {name!r} must be made by {kind}, got {type(member).__name__}", field=self.family)
+        kind, made = self.kind or object, type(member).__name__
+        if not isinstance(member, kind) and not (isinstance(member, type) and issubclass(member, kind)):
+            raise PotluckError(f": {name!r} must be made by {kind.__name__}, got {made}", field=self.family)
         return member
 
     def __contains__(self, name: object) -> bool:
@@ -82,11 +78,9 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return any(name == known for known in self)
 
     def __iter__(self) -> Iterator[str]:
-        """Names, our own first."""
         yield from dict.fromkeys([*self._own, *self._added, *self._entry_points()])
 
     def __len__(self) -> int:
-        """How many there are."""
         return sum(1 for _ in self)
 
     def _entry_points(self) -> dict[str, metadata.EntryPoint]:

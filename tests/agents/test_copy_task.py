@@ -9,7 +9,7 @@ import optax
 import pytest
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from potluck.agents.dnc import DNC, Controller
+from potluck.agents.dnc import DNC, Controller, DNCSize
 
 BITS, LONGEST, HIDDEN, BATCH, ITERATIONS = 6, 8, 64, 16, 4000
 
@@ -84,7 +84,7 @@ def bit_error_after_training(network: Any, key: PRNGKeyArray) -> Float[Array, ""
 @pytest.mark.parametrize("controller", ["feedforward", "lstm"])
 def test_a_dnc_learns_to_copy(controller: Controller) -> None:
     for_weights, for_work = jax.random.split(jax.random.key(0))
-    dnc = DNC.create(BITS + 1, BITS, words=16, width=12, heads=1, hidden=HIDDEN, controller=controller, key=for_weights)
+    dnc = DNC.create(BITS + 1, BITS, DNCSize(16, 12, 1, HIDDEN), controller, for_weights)
     assert bit_error_after_training(dnc, for_work) < 0.01
 
 

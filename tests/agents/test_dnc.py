@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float
 from numpy.testing import assert_allclose
 
-from potluck.agents.dnc import DNC, Controller, Interface, Memory, State, access, allocation, interface_size, parse
+from potluck.agents.dnc import (
+    DNC,
+    Controller,
+    DNCSize,
+    Interface,
+    Memory,
+    State,
+    access,
+    allocation,
+    interface_size,
+    parse,
+)
 from tests.agents import dnc_reference as reference
 
 WORDS, WIDTH, HEADS, HIDDEN = 8, 6, 2, 12
@@ -24,16 +35,7 @@ CONTROLLERS: tuple[Controller, ...] = get_args(Controller)
 
 
 def small(controller: Controller, seed: int = 0) -> DNC:
-    return DNC.create(
-        INPUTS,
-        OUTPUTS,
-        words=WORDS,
-        width=WIDTH,
-        heads=HEADS,
-        hidden=HIDDEN,
-        controller=controller,
-        key=jax.random.key(seed),
-    )
+    return DNC.create(INPUTS, OUTPUTS, DNCSize(WORDS, WIDTH, HEADS, HIDDEN), controller, jax.random.key(seed))
 
 
 def play(dnc: DNC, xs: Float[Array, "steps inputs"]) -> tuple[State, Float[Array, "steps outputs"], Memory]:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from potluck.agents.networks import DNCSize, Network
+from potluck.agents.dnc import DNCSize
+from potluck.agents.networks import Network
 
 SMALL = DNCSize(words=3, width=2, heads=1, hidden=4)
 FIRST = jnp.array([False, False, True, False, False, True, False])

@@ -15,9 +15,7 @@ from potluck.game import stage_game
 from potluck.scenario import FederationConfig, preset
 from potluck.training.config import RunConfig, setup
 from potluck.training.run import start, trained
-from tests.training.conftest import TINY, hasty_compiler
-
-__all__ = ["hasty_compiler"]
+from tests.training.conftest import TINY
 
 WAYS = {
     "mpgd": Options(dnc="none", estimator="ppo"),
@@ -37,9 +35,10 @@ def test_every_agent_of_the_registry_is_tried() -> None:
     assert [name.partition(":")[0] for name in WAYS] == list(AGENTS)
 
 
-@pytest.mark.parametrize(
-    "agent", [pytest.param(name, marks=pytest.mark.slow if name == "lineage" else ()) for name in WAYS]
-)
+LONG = ("wpr", "planner", "lineage")
+
+
+@pytest.mark.parametrize("agent", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in WAYS])
 def test_an_agent_trains_and_stays_finite(agent: str, tmp_path: Path) -> None:
     plan = RunConfig(TINY, agent, WAYS[agent], slots=24, seeds=1, games=2, window=4)
     list(start(plan, tmp_path / "run"))

@@ -1,28 +1,17 @@
 """`potluck certify` and `potluck demo` as a person meets them."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from potluck.cli.certify import _show
 from potluck.scenario import render
 from potluck.studies.certificate import Bounds, certify, plain
 from potluck.studies.deviations import evaluated
-from tests.cli.test_cli import refused
+from tests.cli.person import potluck, refused
 from tests.studies.learnt import ONE_SLOT, playing
-
-HASTY = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-
-
-def potluck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "potluck", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600, check=True, env=HASTY)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +47,7 @@ def test_where_all_lose_there_is_no_price_of_anarchy(capsys: pytest.CaptureFixtu
     silos = ONE_SLOT.silos.model_copy(update={"communication": 5000.0})
     run = playing(ONE_SLOT.model_copy(update={"silos": silos}), [[0.5] * 3])
     judged = certify(run, games=2, slots=0, against=Bounds(evaluated(run, 2), evaluated(run, 2)))
-    _show(Console(), plain(judged))
+    _show(plain(judged))
     shown = capsys.readouterr().out
     assert re.search(r"price of anarchy +–", shown)
     assert "0 of 3 silos" in shown

@@ -1,4 +1,4 @@
-"""The command line as a person meets it: real processes, real files."""
+"""The command line as a person meets it."""
 
 import json
 import os
@@ -8,21 +8,7 @@ from pathlib import Path
 
 import pytest
 
-
-def potluck(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "potluck", *words], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
-    )
-
-
-def refused(*words: str, cwd: Path | None = None) -> str:
-    """The one line that a mistake costs."""
-    answer = potluck(*words, cwd=cwd)
-    assert answer.returncode == 2, answer.stderr
-    assert answer.stdout == ""
-    (line,) = answer.stderr.splitlines()
-    assert line.startswith("potluck: ")
-    return line
+from tests.cli.person import potluck, refused
 
 
 def test_version() -> None:

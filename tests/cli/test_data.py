@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from potluck.cli.data import Watching
-from tests.cli.test_federation import potluck
+from potluck.cli.data import listening
+from tests.cli.person import potluck
 
 
 def test_data_commands(tmp_path: Path) -> None:
@@ -21,6 +21,6 @@ def test_data_commands(tmp_path: Path) -> None:
 
 
 def test_messages_show_paths_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with Watching() as listener:
+    with listening() as listener:
         listener.say("/data/[red]/:cat:/fmnist.npz")
     assert "potluck: /data/[red]/:cat:/fmnist.npz" in capsys.readouterr().err

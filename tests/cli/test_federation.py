@@ -13,18 +13,7 @@ from numpy.testing import assert_allclose
 from potluck.cli.federation import CONFIG
 from potluck.federation import build, run
 from potluck.scenario import FederationConfig
-
-
-def potluck(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    import os
-
-    return subprocess.run(
-        [sys.executable, "-m", "potluck", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
+from tests.cli.person import potluck
 
 
 def test_a_run_is_pure_json_on_stdout_and_leaves_a_picture(tmp_path: Path) -> None:
@@ -97,7 +86,7 @@ def test_silos_of_different_sizes_can_be_asked_for(tmp_path: Path) -> None:
     ("samples", "message"),
     [
         ("100,200", "samples: 2 sizes for 4 silos"),
-        ("10.5", "--samples must be whole numbers, got '10.5'"),
+        ("10.5", "--samples must be whole numbers of 1 or more, got '10.5'"),
         ("many", "--samples must be numbers separated by commas"),
     ],
 )

@@ -5,18 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import refused
+from tests.cli.person import refused
 
 MISTAKES = {
     "game --preset papre": "preset must be one of paper, dilemma",
+    'game --preset ""': "preset must be one of paper, dilemma",
+    'train --preset ""': "preset must be one of paper, dilemma",
+    'scenario show --preset ""': "preset must be one of paper, dilemma",
     "game --intensity -1": "--intensity must be",
     "game --intensity nan": "--intensity must be",
     "game --intensity 1e308": "--intensity must be",
     "game --sweep 0:16": "--sweep must be FROM:TO:POINTS",
     "game --sweep 5:1:3": "--sweep must have 0 ≤ FROM < TO",
     "game --sweep 0:16:999999999": "--sweep must have",
-    "game --contributions 1,0.5": "4 needed, got 2",
-    "game --contributions 1,0.5,0.5,1.1": "silo 3 must bring a share in [0, 1]",
+    "game --contributions 1,0.5": "4 silos need 4 numbers, got 2",
+    "game --contributions 1,0.5,0.5,1.1": "silo 3 gives 1.1; a share of its data is in [0, 1]",
     "game --contributions 1,0.5,0.5,nan": "must be finite",
     "game --contributions 1,0.5,0.5,x": "must be numbers separated by commas",
     "game --plot picture.bmp": "--plot must end in .png, .pdf or .svg",

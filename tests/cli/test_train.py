@@ -16,18 +16,19 @@ import pytest
 from numpy.testing import assert_allclose
 
 from potluck.scenario import render
+from tests.cli.person import potluck
 from tests.training.conftest import CACHE, TINY
 
 LONG = 24
 """Chunks of the runs that are stopped on the way."""
-ENVIRONMENT = os.environ | {"POTLUCK_CACHE": str(CACHE / "potluck"), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+ENVIRONMENT = os.environ | {"POTLUCK_CACHE": str(CACHE / "potluck")}
 
 
 def command(*words: str | Path) -> list[str]:
     return [sys.executable, "-m", "potluck", *map(str, words)]
 
 
-def potluck(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def process(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*words), capture_output=True, text=True, check=False, cwd=cwd, env=ENVIRONMENT, timeout=300
     )
@@ -52,7 +53,7 @@ def training(scenario: Path, out: Path, chunks: int = LONG) -> list[str | Path]:
 def whole(scenario: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nobody stops this one."""
     folder = tmp_path_factory.mktemp("cli") / "run"
-    done = potluck(*training(scenario, folder), "--json")
+    done = process(*training(scenario, folder), "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["slots"] == 48 * LONG
@@ -88,7 +89,7 @@ def test_killed_at_a_random_moment_a_run_goes_on_to_the_same_metrics(
     code, _ = stop(training(scenario, folder), folder, signal.SIGKILL, random.randrange(length // 10, length // 2))
     assert code == -signal.SIGKILL
     assert len(metrics(folder)) < length
-    done = potluck("resume", folder)
+    done = process("resume", folder)
     assert done.returncode == 0, done.stderr
     assert metrics(folder) == metrics(whole)
 
@@ -104,7 +105,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_metrics(scenario: Path, wh
     assert "Traceback" not in said
     (left,) = (folder / "checkpoints").glob("*.ckpt")
     assert 0 < int(left.stem) < LONG
-    done = potluck("resume", folder, "--json")
+    done = process("resume", folder, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["slots"] == 48 * LONG
     assert metrics(folder) == metrics(whole)
@@ -118,6 +119,7 @@ def test_ctrl_c_before_the_first_chunk_leaves_at_once(scenario: Path, tmp_path: 
     assert not (folder / "checkpoints").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_a_run_goes_on(scenario: Path, whole: Path, tmp_path: Path) -> None:
     # No file may grow beyond 256 kB, so metrics can be written and checkpoints cannot.
     folder = tmp_path / "run"
@@ -128,7 +130,7 @@ def test_a_full_disk_is_one_line_and_a_run_goes_on(scenario: Path, whole: Path, 
     assert done.returncode == 2
     assert "checkpoint not written (file too large)" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-    assert potluck("resume", folder).returncode == 0
+    assert process("resume", folder).returncode == 0
     assert metrics(folder) == metrics(whole)
 
 
@@ -139,7 +141,7 @@ def test_a_damaged_checkpoint_is_a_warning_of_one_line(whole: Path, tmp_path: Pa
     shutil.copytree(whole, folder)
     newest = max((folder / "checkpoints").glob("*.ckpt"))
     newest.write_bytes(b"")
-    done = potluck("resume", folder, "--json")
+    done = process("resume", folder, "--json")
     assert done.returncode == 0
     assert done.stderr.splitlines()[0].startswith(f"potluck: {newest}: damaged")
     assert metrics(folder) == metrics(whole)

@@ -25,12 +25,12 @@ from potluck.errors import PotluckError
 from potluck.game import stage_game
 from potluck.mechanisms import Proportional, Redistribution
 from potluck.scenario import Terms, preset
-from tests.economy.games import SIZES, contributions, games
+from tests.economy.games import SIZES, Concave, contributions, games, unequal_games
 
 solve, answer_each_other = eqx.filter_jit(nash), eqx.filter_jit(best_response_dynamics)
 distance, respond = eqx.filter_jit(nash_conv), eqx.filter_jit(best_response)
 height, played_payoffs = eqx.filter_jit(potential), eqx.filter_jit(payoffs)
-alone_on_top = eqx.filter_jit(uniqueness)
+alone_on_top, regret = eqx.filter_jit(uniqueness), eqx.filter_jit(regrets)
 
 
 @eqx.filter_jit
@@ -71,6 +71,30 @@ def test_best_response_finds_a_narrow_peak_by_values_alone() -> None:
 def test_nobody_gains_by_leaving_the_top_of_the_potential(game: StageGame) -> None:
     found = solve(game)
     assert float(distance(game, found)) <= 1e-8 * float(jnp.abs(played_payoffs(game, found)).sum())
+
+
+def gains_by_hand(game: StageGame, played: np.ndarray, silo: int, instead: np.ndarray) -> np.ndarray:
+    """What silo n gains by d_n′ under `Concave` at a uniform α: p·ΔP + (α(N−1) − c)·Δd, in NumPy."""
+    law, plays = game.precision, np.tile(played, (len(instead), 1))
+    assert isinstance(law, Concave)
+    plays[:, silo] = instead
+    rows = np.vstack([played, plays])
+    shared, weights = float(law.shared), np.asarray(law.weights)
+    alone = np.log1p(9 * rows).mean(axis=1) / np.log(10.0)
+    level = -shared * np.exp(-rows @ weights) + (1 - shared) * alone
+    paid = float(game.redistribution.intensity) * (len(played) - 1) - float(game.cost[silo])
+    return np.asarray(float(game.terms.profit[silo]) * (level[1:] - level[0]) + paid * (instead - played[silo]))
+
+
+@given(unequal_games((3, 6), 10.0, decades=10))
+def test_nobody_gains_though_profits_span_decades_and_what_never_moves_is_huge(game: StageGame) -> None:
+    found = np.asarray(solve(game))
+    grid = np.linspace(0, 1, 2001)
+    for silo, profit in enumerate(np.asarray(game.terms.profit)):
+        near = np.clip(found[silo] + np.concatenate([[-1], [1]]) * np.logspace(-8, -3, 30)[:, None], 0, 1).ravel()
+        best = gains_by_hand(game, found, silo, np.concatenate([grid, near])).max()
+        assert best <= 1e-12 * profit
+    assert bool(jnp.all(regret(game, jnp.asarray(found)) <= 1e-12 * game.terms.profit))
 
 
 @given(games(SIZES), st.data())

@@ -5,7 +5,7 @@ import hypothesis.strategies as st
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from numpy.testing import assert_allclose
 
 from potluck.economy import (
@@ -97,6 +97,8 @@ def test_overstating_ones_cost_by_hand() -> None:
     assert_allclose(lie.at_equilibrium, 40 * 2 / 3)
 
 
+@pytest.mark.slow
+@settings(max_examples=60)
 @given(games((2, 5)), st.data())
 def test_overstating_ones_cost_pays_and_the_truth_is_worth_nothing_more(game: StageGame, data: st.DataObject) -> None:
     count = len(game.terms.profit)

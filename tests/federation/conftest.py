@@ -3,10 +3,12 @@
 from typing import Any
 
 import numpy as np
+from jaxtyping import Array, Float
 
 from potluck.federation import Dataset, FedAvg, Measurement, build, federation_config
 from potluck.federation.build import Sizes
 from potluck.federation.dynamics import Dynamics
+from potluck.federation.models import Dense
 
 
 def pictures(samples: int, side: int, channels: int, classes: int = 10, seed: int = 0) -> Dataset:
@@ -43,3 +45,10 @@ def marginals(measured: Measurement) -> np.ndarray:
 def fashion(seed: int = 0) -> FedAvg:
     """A federation of the perceptron 784-64-10, batch 50, on pictures of Fashion-MNIST's size."""
     return federation(pictures(samples=600, side=28, channels=1), samples=100, hidden=64, batch_size=50, seed=seed)
+
+
+def kernel(layer: Dense) -> Float[Array, "4 4 inputs outputs"]:
+    """A convolution layer's weights as the kernel of a direct convolution."""
+    outputs = layer.weight.shape[0]
+    blocks = layer.weight.T.reshape(2, 2, 2, 2, -1, outputs)
+    return blocks.swapaxes(1, 2).reshape(4, 4, -1, outputs)

@@ -1,6 +1,7 @@
 """What the server makes of the silos' models, against float64 NumPy, and one that the package does not have."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -47,7 +48,8 @@ def moved(kind: str, weights: np.ndarray, rounds: list[tuple[np.ndarray, np.ndar
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_server_moves_as_float64_numpy_says(kind: str) -> None:
-    fed = federation(aggregation=kind, server_learning_rate=RATE, server_momentum=BETA)
+    numbers: dict[str, Any] = {} if kind == "fedavg" else {"server_learning_rate": RATE, "server_momentum": BETA}
+    fed = federation(aggregation=kind, **numbers)
     model = fed.init_model(jax.random.key(0))
     locals_ = [
         jax.vmap(fed.architecture.init)(jax.random.split(jax.random.key(t), 4)) for t in range(1, len(SAMPLES) + 1)

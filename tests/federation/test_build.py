@@ -89,6 +89,7 @@ def test_runs_check_before_they_train() -> None:
         ({"proximal": -1.0}, "proximal must be at least 0"),
         ({"server_learning_rate": 0.0}, "server_learning_rate must be positive"),
         ({"server_momentum": 1.0}, "server_momentum must be below 1"),
+        ({"server_momentum": 0.5}, "server_momentum has no part in fedavg; leave it out, or choose"),
         ({"dtype": "float8"}, "dtype must be 'float32' or 'bfloat16', got 'float8'"),
         ({"partial_batches": "half"}, "partial_batches must be 'proportional' or 'full', got 'half'"),
         ({"partition": "by-name"}, "partition must be 'iid', 'dirichlet', 'quantity' or 'natural', got 'by-name'"),

@@ -21,9 +21,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.federation import OPTIMISERS, FedAvg, run, run_games, runs, samples_of, shard
 from potluck.federation.dynamics import Static, Window
 from potluck.federation.fedavg import NOBODY
-from potluck.federation.models import CNN, kernel, patches
+from potluck.federation.models import CNN, patches
 from tests.federation import reference
-from tests.federation.conftest import fashion, federation, marginals, pictures
+from tests.federation.conftest import fashion, federation, kernel, marginals, pictures
 
 UNEQUAL = jnp.array([1.0, 0.37, 0.0, 0.1])
 
@@ -157,7 +157,9 @@ def fingerprint(seed: int, large: bool) -> str:
     return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves((state, reached)))).hexdigest()
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["digits", "library products"])
+@pytest.mark.parametrize(
+    "large", [pytest.param(False, id="digits"), pytest.param(True, id="library products", marks=pytest.mark.slow)]
+)
 def test_same_seed_same_bits_in_another_process(large: bool) -> None:
     here = fingerprint(5, large)
     script = f"from tests.federation.test_fedavg import fingerprint; print(fingerprint(5, {large}))"

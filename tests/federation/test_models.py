@@ -14,10 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.errors import PotluckError
 from potluck.federation import MODELS, FedAvg, run
 from potluck.federation.from_scenario import on_task, precision_source
-from potluck.federation.models import CNN, Dense, convolve, kernel, patches
+from potluck.federation.models import CNN, Dense, convolve, patches
 from potluck.scenario import FederationConfig, preset
 from tests.federation import reference
-from tests.federation.conftest import federation
+from tests.federation.conftest import federation, kernel
 
 
 def direct(image: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:

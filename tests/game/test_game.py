@@ -3,11 +3,14 @@
 from typing import Any
 
 import equinox as eqx
+import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from numpy.testing import assert_allclose, assert_array_equal
+from pydantic import ValidationError
 
 from potluck.game import Game, Members, Planner, game
 from potluck.mechanisms.redistribution import mean_over_pairs
@@ -309,3 +312,37 @@ def test_a_report_sums_a_slot_up() -> None:
     assert_array_equal(told.transfers, slot.payoff.transfer)
     assert_array_equal(told.payoffs, slot.payoff.total)
     assert_array_equal(told.signal, slot.signal)
+
+
+EXTREMES = st.sampled_from([5e-324, 1e-46, 1e-38, 1e-12, 1e-6, 1.0, 1e6, 1e12])
+
+
+@st.composite
+def extreme_scenarios(draw: st.DrawFn) -> dict[str, Any]:
+    def each() -> Any:
+        return draw(st.one_of(EXTREMES, st.fixed_dictionaries({"mean": EXTREMES, "deviation": EXTREMES})))
+
+    compared = {"basis": "samples", "unit": draw(EXTREMES), "intensity": draw(EXTREMES), "schedule": "constant"}
+    mechanism = draw(st.sampled_from([{"kind": "none"}, compared, {"kind": "proportional", "pot": draw(EXTREMES)}]))
+    return {
+        "horizon": 3,
+        "history": 2,
+        "energy_price": draw(EXTREMES),
+        "silos": {"count": 3, "profit": each(), "energy": each(), "communication": each(), "samples": each()},
+        "mechanism": mechanism,
+        "precision": {"scale": draw(EXTREMES), "exponent": draw(EXTREMES)},
+        "observation": list(ALL),
+    }
+
+
+@settings(max_examples=200)
+@given(extreme_scenarios())
+def test_a_scenario_that_is_accepted_is_played_in_numbers_that_single_precision_has(described: dict[str, Any]) -> None:
+    try:
+        scenario = Scenario.model_validate(described)
+    except ValidationError:
+        return
+    played = play(game(scenario), HAND, KEY)
+    for leaf in leaves((played.slots, played.seen, played.slots.payoff.total, played.slots.payoff.welfare)):
+        assert leaf.dtype != np.float64
+        assert np.isfinite(leaf).all()

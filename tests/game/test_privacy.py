@@ -1,6 +1,7 @@
 """What a silo sees tells it nothing of another's terms, and nothing of the future."""
 
 import dataclasses
+from functools import cache
 
 import equinox as eqx
 import hypothesis.strategies as st
@@ -8,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.testing import assert_array_equal
 
 from potluck.federation.source import Measurement
 from potluck.game import Game, game
-from potluck.scenario import MechanismConfig, mechanism_of
+from potluck.scenario import mechanism_of
 from potluck.scenario.description import PAPER_OBSERVATION
 from potluck.scenario.terms import Terms
 from tests.game.conftest import DRAWN, by_hand, play, random_contributions
@@ -69,14 +70,18 @@ def with_own(silo: int, own: Terms, others: Terms) -> Terms:
     return mixed
 
 
-def replayed(drawn: Terms, precision: np.ndarray, mechanism: MechanismConfig) -> Game:
-    scenario = by_hand(mechanism=mechanism, observation=ALL, horizon=SLOTS)
+@cache
+def on(basis: str) -> Game:
+    mechanism = mechanism_of("redistribution", intensity=6.0, basis=basis)
+    return game(by_hand(mechanism=mechanism, observation=ALL, horizon=SLOTS))
+
+
+def replayed(drawn: Terms, precision: np.ndarray, basis: str) -> Game:
     held: Terms = jax.tree.map(jnp.asarray, drawn)
     source = Replay(jnp.asarray(precision), held.samples)
-    return dataclasses.replace(game(scenario), terms=held, source=source)
+    return dataclasses.replace(on(basis), terms=held, source=source)
 
 
-@settings(max_examples=150)
 @given(
     own=terms(),
     others=terms(),
@@ -88,9 +93,8 @@ def replayed(drawn: Terms, precision: np.ndarray, mechanism: MechanismConfig) ->
 def test_the_terms_of_others_leave_no_trace_in_what_a_silo_sees(
     own: Terms, others: Terms, silo: int, precision: np.ndarray, contributions: np.ndarray, basis: str
 ) -> None:
-    mechanism = mechanism_of("redistribution", intensity=6.0, basis=basis)
     before, after = (
-        play(replayed(drawn, precision, mechanism), jnp.asarray(contributions), jax.random.key(0))
+        play(replayed(drawn, precision, basis), jnp.asarray(contributions), jax.random.key(0))
         for drawn in (own, with_own(silo, own, others))
     )
     assert_array_equal(np.asarray(before.seen[:, silo]), np.asarray(after.seen[:, silo]))

@@ -1,7 +1,6 @@
 """The example of a mechanism of one's own: a scenario file, the stage game, the game and its PettingZoo face."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +10,9 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_mechanism.py"
 
 
-HASTY = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-
-
 def example(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(EXAMPLE), *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=HASTY)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

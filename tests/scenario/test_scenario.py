@@ -1,4 +1,5 @@
 import itertools
+import tracemalloc
 from typing import Any
 
 import hypothesis.strategies as st
@@ -6,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tomli_w
 from hypothesis import given, settings
 from numpy.testing import assert_array_equal
 from pydantic import ValidationError
@@ -87,7 +89,7 @@ def descriptions(draw: st.DrawFn) -> Plain:
         "drawn": draw(st.sampled_from(["run", "episode"])),
     }
     return {
-        "energy_price": draw(positive()),
+        "energy_price": draw(st.floats(1e-6, 1e3)),
         "silos": silos,
         "mechanism": draw(mechanisms(count)),
         "precision": draw(sources("samples" in silos["redraw"])),
@@ -206,7 +208,11 @@ MISTAKES = [
     ("[silos]", "[silos", "not a TOML file"),
     ("seed = 0", "seed = " + "[" * 9000, "not a TOML file"),
     ("seed = 0", "seed = " + "9" * 5000, "not a TOML file"),
-    ("seed = 0", ".".join("a" * 900) + " = 1", "a is not a known key"),
+    ("seed = 0", ".".join("a" * 8) + " = 1", "a is not a known key"),
+    ("seed = 0", ".".join("a" * 900) + " = 1", "not a TOML file that can be read: it is nested too deeply"),
+    (NORMAL, "5e-324", "silos.profit must be at least 1e-12, got 4.94066e-324"),
+    ("unit = 2000.0", "unit = 5e-324", "mechanism.unit must be at least 1e-06, got 5e-324"),
+    ("scale = 224.8", "scale = 5e-324", "precision.scale must be at least 1e-12, got 4.94066e-324"),
     ('drawn = "run"', 'drawn = "slot"', "silos.drawn must be 'run' or 'episode', got 'slot' (terms once for a run"),
     ('source = "curve"', 'source = "real"', "precision.source must be one of 'curve', 'fedavg', got 'real'"),
     ('source = "curve"', "source = 3", "precision.source must be one of 'curve', 'fedavg', got '3'"),
@@ -226,6 +232,49 @@ def test_a_mistake_is_named_in_one_line(right: str, wrong: str, message: str) ->
         parse(PAPER.replace(right, wrong, 1), "my.toml")
     assert f"my.toml: {message}" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_bill_that_no_number_carries_is_named() -> None:
+    text = PAPER.replace("energy = { mean = 4.0, deviation = 0.2 }", "energy = 1e12").replace("0.0025", "1e6")
+    with pytest.raises(
+        PotluckError, match=r"^scenario: energy_price must be lower: .* cost 2.3e\+21 .*1e\+18 is the most"
+    ):
+        parse(text)
+
+
+@pytest.mark.parametrize("table", ["", "silos", "silos.profit", "mechanism", "precision"])
+@pytest.mark.parametrize("name", ["curve", "fedavg", "normal", "constant", "list", "matrix", "uniform", "vector"])
+def test_an_unknown_key_is_named_whatever_its_name(table: str, name: str) -> None:
+    """Names that are also pydantic's, for the branches of what may be written in several forms."""
+    described: Plain = preset("paper").model_dump(mode="json")
+    at = described
+    for step in table.split(".") if table else ():
+        at = at[step]
+    at[name] = 1
+    with pytest.raises(PotluckError, match=rf"^scenario: {f'{table}.' if table else ''}{name} is not a known key;"):
+        parse(tomli_w.dumps(without_none(described)))
+
+
+def without_none(value: Any) -> Any:
+    return {k: without_none(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join("a" * 3000) + " = 1",
+        "[" + " . ".join("a" * 3000) + "]",
+        "x = { " + ".".join(["'a'", '"b"', r'"\""', "c"] * 750) + " = 1 }",
+    ],
+)
+def test_a_key_of_thousands_of_parts_costs_no_memory(text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(PotluckError, match="nested too deeply"):
+            parse(text)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 REAL = render(preset("paper").model_copy(update={"precision": FederationConfig()}))

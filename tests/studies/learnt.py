@@ -1,10 +1,8 @@
 """Runs whose answer is known: one slot on the curve, and who plays what is settled beforehand."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
-import pytest
 
 from potluck.agents.simple import Best
 from potluck.scenario import Normal, Scenario, Silos, mechanism_of
@@ -47,11 +45,3 @@ def playing(scenario: Scenario, contributions: Sequence[Sequence[float]], games:
     config = RunConfig(scenario, "greedy", slots=16, seeds=len(contributions), games=games)
     actions = jnp.asarray(contributions)[:, :, None]
     return Trained(config, setup(config), Runs(Best(actions, jnp.zeros(actions.shape[:2])), None, None))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def hasty_compiler() -> Iterator[None]:
-    """Compiling takes longer than playing here, so it hardly optimises."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)

@@ -1,7 +1,6 @@
 """The race between engines, run with real processes of tiny scripts."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,9 +13,12 @@ from numpy.typing import NDArray
 
 from potluck.errors import PotluckError
 from potluck.studies.benchmarks.federation import A_TENTH, OURS, OURS_AT_A_TENTH, Contest, flops, race
-from potluck.studies.benchmarks.peers import Absent, Peer, Timing, peers_in, run
+from potluck.studies.benchmarks.peers import Absent, Peer, peers_in
+from potluck.studies.benchmarks.peers import run as run_peer
+from potluck.studies.benchmarks.work import Timing
 
 Script = Callable[..., Peer]
+run = partial(run_peer, kind=Timing)
 
 ANSWER = """
 import json, sys
@@ -160,7 +162,7 @@ def test_our_engine_answers_as_its_rivals_do(tmp_path: Path, engine: Peer, share
     arrays: dict[str, NDArray[Any]] = {"x_train": light[y], "y_train": y, "x_test": light[y_test], "y_test": y_test}
     arrays |= {"w1": w1, "b1": np.zeros(16), "w2": w2, "b2": np.zeros(4)}
     np.savez(path, allow_pickle=False, **arrays)
-    answer = run(engine, path, python=sys.executable)
+    answer = run(engine, path)
     assert isinstance(answer, Timing), answer
     assert answer.accuracy == 1
     assert answer.rounds_per_second > 0

@@ -1,22 +1,22 @@
 """The race between memories."""
 
-import sys
 from collections.abc import Callable
 
 import pytest
 
-from potluck.studies.benchmarks.memory import OURS, Run, Sizes, parse, race, run
-from potluck.studies.benchmarks.peers import Absent
+from potluck.studies.benchmarks.memory import OURS, race
+from potluck.studies.benchmarks.peers import Absent, parse, run
+from potluck.studies.benchmarks.sequences import Sizes, Timing
 
 
-def engine(times: list[float], log: list[float]) -> Callable[[Sizes], Run]:
+def engine(times: list[float], log: list[float]) -> Callable[[Sizes], Timing]:
     """Answers with one time after another, and writes each down."""
     left = iter(times)
 
-    def answer(sizes: Sizes) -> Run:
+    def answer(sizes: Sizes) -> Timing:
         del sizes
         log.append(next(left))
-        return Run(log[-1], "1", "cpu")
+        return Timing(log[-1], "1", "cpu")
 
     return answer
 
@@ -48,7 +48,7 @@ def test_nobody_is_compared_with_an_engine_that_did_not_run() -> None:
 
 @pytest.mark.parametrize("words", ["", "hello", "[1]", '{"milliseconds": 3}'])
 def test_what_is_no_answer_is_quoted(words: str) -> None:
-    answer = parse(words)
+    answer = parse(words, Timing)
     assert isinstance(answer, Absent)
     assert "no answer" in answer.reason
 
@@ -58,6 +58,7 @@ def test_sizes_survive_the_command_line() -> None:
 
 
 def test_our_memory_answers_as_its_rivals_do() -> None:
-    answer = run(OURS, Sizes(batch=2, steps=3, words=4, width=4, heads=1, inputs=2, hidden=4), python=sys.executable)
-    assert isinstance(answer, Run), answer
+    sizes = Sizes(batch=2, steps=3, words=4, width=4, heads=1, inputs=2, hidden=4)
+    answer = run(OURS, sizes.text(), Timing)
+    assert isinstance(answer, Timing), answer
     assert answer.milliseconds > 0

@@ -11,6 +11,7 @@ from potluck.errors import PotluckError
 from potluck.studies.benchmarks.training import Row, Work, draw_cost, measure, run_config
 
 
+@pytest.mark.slow
 def test_a_row_says_what_was_timed_and_the_cache_saves_compiling() -> None:
     row = measure(Work(agent="greedy", task="curve", silos=3, games=4, seconds=0.0))
     assert (row.agent, row.task, row.silos, row.games, row.seeds) == ("greedy", "curve", 3, 4, 1)
@@ -30,7 +31,10 @@ def test_silos_share_a_tasks_data() -> None:
 
 
 def test_the_cost_of_silos_is_drawn(tmp_path: Path) -> None:
-    rows = [Row("mpgd", "digits", n, 16, 1, "cpu", 1000 / n, 30.0, 5.0) for n in (4, 8)]
+    rows = [
+        Row(silos=n, device="cpu", slots_per_second=1000 / n, compile_seconds=30.0, compile_seconds_cached=5.0)
+        for n in (4, 8)
+    ]
     draw_cost(rows, tmp_path / "cost.png")
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(PotluckError, match="no such file or directory"):

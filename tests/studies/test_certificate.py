@@ -21,9 +21,7 @@ from potluck.studies.intervals import Interval
 from potluck.training.config import RunConfig
 from potluck.training.opponents import Against
 from potluck.training.run import Trained, start, trained
-from tests.studies.learnt import ONE_SLOT, TINY, hasty_compiler, playing
-
-__all__ = ["hasty_compiler"]
+from tests.studies.learnt import ONE_SLOT, TINY, playing
 
 HALF = [0.5, 0.5, 0.5]
 

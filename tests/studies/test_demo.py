@@ -13,9 +13,7 @@ from potluck.errors import PotluckError
 from potluck.studies import demo
 from potluck.studies.certificate import without
 from potluck.training.config import RunConfig
-from tests.studies.learnt import TINY, hasty_compiler
-
-__all__ = ["hasty_compiler"]
+from tests.studies.learnt import TINY
 
 
 def small(seeds: int = 2, slots: int = 96, games: int = 2) -> dict[str, RunConfig]:
@@ -55,6 +53,7 @@ def test_pictures_and_numbers_are_written(done: Path) -> None:
         assert (done / picture).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_begun_again_it_clears_away_its_own_only_and_comes_to_the_same(done: Path) -> None:
     before = (done / "demo.json").read_text()
     (done / "mine.txt").write_text("keep")
@@ -100,6 +99,7 @@ def test_what_a_demo_did_not_write_is_refused(name: str, tmp_path: Path) -> None
     assert place.read_text() == "{}"
 
 
+@pytest.mark.slow
 def test_the_command_shows_a_table_and_what_to_make_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "configs", small)
     monkeypatch.setattr("potluck.cli.runtime.start_jax", lambda **_: None)

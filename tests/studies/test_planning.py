@@ -13,9 +13,7 @@ from potluck.scenario import preset
 from potluck.studies import planning
 from potluck.studies.deviations import planned_for_all
 from potluck.studies.planning import climb, search
-from tests.studies.learnt import hasty_compiler, playing
-
-__all__ = ["hasty_compiler"]
+from tests.studies.learnt import playing
 
 
 class Hilly(eqx.Module):

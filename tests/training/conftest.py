@@ -1,10 +1,8 @@
 """Runs small enough that compiling them is most of the wait."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import jax
 import pytest
 
 from potluck.agents import Options
@@ -29,14 +27,6 @@ TINY = Scenario(
 )
 # Memories on both sides, and windows that end within games: all there is to carry over is carried over.
 CONFIG = RunConfig(TINY, options=Options(dnc="both"), slots=192, seeds=2, games=2, window=3)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def hasty_compiler() -> Iterator[None]:
-    """These runs are too short for faster code to pay off."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="package")

@@ -45,6 +45,7 @@ def test_the_table_has_a_row_per_cell_seed_and_window(swept: Path) -> None:
     assert not table.isna().any().any()
 
 
+@pytest.mark.slow
 def test_a_cell_learns_what_it_learns_alone(swept: Path, tmp_path: Path) -> None:
     among = pd.read_csv(swept / "sweep.csv").query("cell == 2")
     list(start(SWEEP.cells()[2].config, tmp_path / "alone"))
@@ -141,6 +142,7 @@ def test_the_command_trains_a_table_and_resume_knows_it(tmp_path: Path, monkeypa
     assert [cell["values"]["mechanism.intensity"] for cell in json.loads(again.stdout)["cells"]] == [0, 4]
 
 
+@pytest.mark.slow
 def test_programs_of_different_length_are_each_judged_by_their_own_end(tmp_path: Path) -> None:
     config = SweepConfig(
         RunConfig(TINY, "greedy", slots=48, seeds=2, games=4), (("horizon", (4, 64)), ("precision.scale", (100.0,)))

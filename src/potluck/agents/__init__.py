@@ -1,16 +1,15 @@
 """Who decides: learners that see only what their silo may see, and the baselines and bounds beside them."""
 
-from potluck.agents.actors import ACTORS, Actor
+from potluck.agents.actors import Actor
 from potluck.agents.environment import Environment
 from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.learner import Act, Diagnostics, Learner, Window, window_length
 from potluck.agents.policies import POLICIES
-from potluck.agents.policy_gradient import AgentState, MemoryState, PolicyGradient
+from potluck.agents.policy_gradient import AgentState, PolicyGradient
 from potluck.agents.registry import AGENTS, AgentSpec, Brief, Options, find_agent
 from potluck.agents.simple import Fixed, Greedy, Random
 
 __all__ = [
-    "ACTORS",
     "AGENTS",
     "ESTIMATORS",
     "POLICIES",
@@ -25,7 +24,6 @@ __all__ = [
     "Fixed",
     "Greedy",
     "Learner",
-    "MemoryState",
     "Options",
     "PolicyGradient",
     "Random",

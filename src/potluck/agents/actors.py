@@ -1,5 +1,6 @@
 """What decides for a silo outside of training: a network, or the same contribution every time."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -8,12 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from potluck.agents.dnc import DNCSize
 from potluck.agents.moments import Moments
-from potluck.agents.networks import DNCSize, Network
+from potluck.agents.networks import Network
 from potluck.agents.policies import POLICIES
 from potluck.registry import Registry
-
-__all__ = ["ACTORS", "Actor", "ConstantActor", "NetworkActor"]
 
 
 @runtime_checkable
@@ -23,20 +23,16 @@ class Actor(Protocol):
     @property
     def kind(self) -> str:
         """The name in `ACTORS` of what makes an empty one from `settings`."""
-        ...
 
     @property
     def settings(self) -> dict[str, Any]:
         """Sizes and names that JSON can carry."""
-        ...
 
     def initial_memory(self) -> Any:
         """Memory state before a game's first slot."""
-        ...
 
     def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
         """The action of one slot."""
-        ...
 
 
 class NetworkActor(eqx.Module):
@@ -52,12 +48,7 @@ class NetworkActor(eqx.Module):
 
     @classmethod
     def empty(
-        cls,
-        observation_size: int,
-        action_size: int,
-        policy: str,
-        hidden: Sequence[int],
-        dnc: Sequence[int] | None,
+        cls, observation_size: int, action_size: int, policy: str, hidden: Sequence[int], dnc: Sequence[int] | None
     ) -> "NetworkActor":
         """An actor of these sizes, to be filled from a file."""
         size, (first, second) = None if dnc is None else DNCSize(*dnc), hidden
@@ -67,17 +58,15 @@ class NetworkActor(eqx.Module):
     @property
     def settings(self) -> dict[str, Any]:
         """As `empty` takes them."""
-        size = self.dnc
         return {
             "observation_size": self.scale.mean.shape[-1],
             "action_size": self.network.head.weight.shape[-2] // 2,
             "policy": self.policy,
             "hidden": self.hidden,
-            "dnc": None if size is None else (size.words, size.width, size.heads, size.hidden),
+            "dnc": None if self.dnc is None else dataclasses.astuple(self.dnc),
         }
 
     def initial_memory(self) -> Any:
-        """Of the network."""
         return self.network.initial_memory()
 
     def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
@@ -95,7 +84,6 @@ class ConstantActor(eqx.Module):
 
     @classmethod
     def empty(cls, action_size: int) -> "ConstantActor":
-        """To be filled from a file."""
         return cls(jnp.zeros(action_size))
 
     @property
@@ -107,7 +95,6 @@ class ConstantActor(eqx.Module):
         """It has none."""
 
     def __call__(self, memory: Any, observation: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
-        """The action."""
         del observation
         return memory, self.action
 

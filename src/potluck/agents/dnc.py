@@ -11,24 +11,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = [
-    "DNC",
-    "Controller",
-    "Interface",
-    "Memory",
-    "State",
-    "access",
-    "allocation",
-    "content",
-    "interface_size",
-    "next_link",
-    "next_usage",
-    "parse",
-]
-
 EPSILON = 1e-6
 
 Controller: TypeAlias = Literal["feedforward", "lstm"]
+
+
+class DNCSize(eqx.Module):
+    """How large a differentiable neural computer is: words × width, read heads, hidden units of the controller."""
+
+    words: int = 10
+    width: int = 16
+    heads: int = 1
+    hidden: int = 64
 
 
 class Memory(eqx.Module):
@@ -166,42 +160,25 @@ class DNC(eqx.Module):
     controller: eqx.nn.Linear | eqx.nn.LSTMCell
     interface: eqx.nn.Linear
     output: eqx.nn.Linear
-    words: int = eqx.field(static=True)
-    width: int = eqx.field(static=True)
-    heads: int = eqx.field(static=True)
+    size: DNCSize = eqx.field(static=True)
 
     @classmethod
-    def create(
-        cls,
-        inputs: int,
-        outputs: int,
-        *,
-        words: int,
-        width: int,
-        heads: int,
-        hidden: int,
-        controller: Controller,
-        key: PRNGKeyArray,
-    ) -> "DNC":
+    def create(cls, inputs: int, outputs: int, size: DNCSize, controller: Controller, key: PRNGKeyArray) -> "DNC":
         """Fresh weights around an empty memory."""
         for_controller, for_interface, for_output = jax.random.split(key, 3)
-        layer = eqx.nn.LSTMCell if controller == "lstm" else eqx.nn.Linear
+        layer, read = eqx.nn.LSTMCell if controller == "lstm" else eqx.nn.Linear, size.heads * size.width
         return cls(
-            controller=layer(inputs + heads * width, hidden, key=for_controller),
-            interface=eqx.nn.Linear(hidden, interface_size(width, heads), key=for_interface),
-            output=eqx.nn.Linear(hidden + heads * width, outputs, key=for_output),
-            words=words,
-            width=width,
-            heads=heads,
+            controller=layer(inputs + read, size.hidden, key=for_controller),
+            interface=eqx.nn.Linear(size.hidden, interface_size(size.width, size.heads), key=for_interface),
+            output=eqx.nn.Linear(size.hidden + read, outputs, key=for_output),
+            size=size,
         )
 
     def initial(self) -> State:
-        """Nothing remembered."""
-        lstm = isinstance(self.controller, eqx.nn.LSTMCell)
-        rest = jnp.zeros(self.interface.in_features)
+        lstm, rest = isinstance(self.controller, eqx.nn.LSTMCell), jnp.zeros(self.size.hidden)
         return State(
-            memory=Memory.empty(self.words, self.width, self.heads),
-            reads=jnp.zeros((self.heads, self.width)),
+            memory=Memory.empty(self.size.words, self.size.width, self.size.heads),
+            reads=jnp.zeros((self.size.heads, self.size.width)),
             controller=(rest, rest) if lstm else None,
         )
 
@@ -213,5 +190,5 @@ class DNC(eqx.Module):
             hidden = kept[0]
         else:
             kept, hidden = None, jnp.tanh(self.controller(seen))
-        memory, reads = access(state.memory, parse(self.interface(hidden), self.width, self.heads))
+        memory, reads = access(state.memory, parse(self.interface(hidden), self.size.width, self.size.heads))
         return State(memory, reads, kept), self.output(jnp.concatenate([hidden, reads.ravel()]))

@@ -4,8 +4,6 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = ["Environment", "Sizes"]
-
 State = TypeVar("State")
 Report = TypeVar("Report", covariant=True)
 
@@ -17,22 +15,18 @@ class Sizes(Protocol):
     @property
     def players(self) -> int:
         """How many decide."""
-        ...
 
     @property
     def observation_size(self) -> int:
         """Numbers that one player sees."""
-        ...
 
     @property
     def action_size(self) -> int:
         """Numbers that one player decides."""
-        ...
 
     @property
     def horizon(self) -> int:
         """Slots until the game ends; nothing is earned afterwards."""
-        ...
 
 
 @runtime_checkable
@@ -41,14 +35,11 @@ class Environment(Sizes, Protocol[State, Report]):
 
     def reset(self, key: PRNGKeyArray) -> State:
         """A game before its first slot."""
-        ...
 
     def observe(self, state: State) -> Float[Array, "players observation"]:
         """What each player sees, and nothing that it may not."""
-        ...
 
     def step(
         self, state: State, actions: Float[Array, "players action"], key: PRNGKeyArray
     ) -> tuple[State, Float[Array, " players"], Report]:
         """One slot: the new state, what each player earned, and what there is to report."""
-        ...

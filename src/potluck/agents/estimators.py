@@ -9,8 +9,6 @@ from jaxtyping import Array, Bool, Float
 
 from potluck.registry import Registry
 
-__all__ = ["ESTIMATORS", "TARGETS", "Objective", "Target", "a2c", "paper", "ppo", "td_lambda"]
-
 Target: TypeAlias = Callable[
     [Float[Array, " slots"], Float[Array, " slots"], Float[Array, ""], Bool[Array, " slots"], Array | float, float],
     Float[Array, " slots"],

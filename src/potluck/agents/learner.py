@@ -8,8 +8,6 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from potluck.agents.actors import Actor
 
-__all__ = ["Act", "Diagnostics", "Learner", "Window", "window_length"]
-
 AgentState = TypeVar("AgentState")
 Memory = TypeVar("Memory")
 
@@ -48,40 +46,36 @@ class Window(eqx.Module, Generic[Memory]):
 
 @runtime_checkable
 class Learner(Protocol[AgentState, Memory]):
-    """One player's way to decide and to learn. It knows nothing of what is played, nor of devices."""
+    """One player's way to decide and to learn. It knows nothing of what is played."""
 
     @property
     def central(self) -> bool:
         """Whether its critic must see all observations, which breaks privacy."""
-        ...
 
     def init(self, key: PRNGKeyArray) -> AgentState:
         """What is known before any play: parameters, optimiser, statistics."""
-        ...
 
     def initial_memory(self, state: AgentState) -> Memory:
         """Memory state before a game's first slot."""
-        ...
 
     def act(
         self, state: AgentState, memory: Memory, observation: Float[Array, " observation"], key: PRNGKeyArray
     ) -> tuple[Memory, Act]:
         """Decide with exploration."""
-        ...
 
     def play(
         self, state: AgentState, memory: Memory, observation: Float[Array, " observation"]
     ) -> tuple[Memory, Float[Array, " action"]]:
         """Decide without exploration."""
-        ...
 
     def update(self, state: AgentState, window: Window[Memory]) -> tuple[AgentState, Memory, Diagnostics]:
-        """Learn from a window; the memory states of its games afterwards, and how it went."""
-        ...
+        """Learn from a window; the memory states of its games afterwards, and how it went.
+
+        Its games are those of one device: a mean over games is taken with `everywhere`, so that all learn the same.
+        """
 
     def export(self, state: AgentState) -> Actor:
         """The part that decides, for use outside of training: nothing of payoffs, critics or optimisers."""
-        ...
 
 
 def window_length(horizon: int) -> int:

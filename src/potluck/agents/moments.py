@@ -6,8 +6,6 @@ from jaxtyping import Array, Float
 
 from potluck.devices import everywhere
 
-__all__ = ["Moments"]
-
 
 class Moments(eqx.Module):
     """Of everything seen so far."""

@@ -5,18 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from potluck.agents.dnc import DNC, State
-
-__all__ = ["DNCSize", "Network"]
-
-
-class DNCSize(eqx.Module):
-    """How large a differentiable neural computer is."""
-
-    words: int = 10
-    width: int = 16
-    heads: int = 1
-    hidden: int = 64
+from potluck.agents.dnc import DNC, DNCSize, State
 
 
 class Network(eqx.Module):
@@ -35,23 +24,11 @@ class Network(eqx.Module):
         head = eqx.nn.Linear(hidden[1], outputs, key=last)
         return cls(
             layers=(eqx.nn.Linear(inputs, hidden[0], key=first), eqx.nn.Linear(hidden[0], hidden[1], key=second)),
-            dnc=None
-            if dnc is None
-            else DNC.create(
-                hidden[1],
-                hidden[1],
-                words=dnc.words,
-                width=dnc.width,
-                heads=dnc.heads,
-                hidden=dnc.hidden,
-                controller="feedforward",
-                key=remembered,
-            ),
+            dnc=None if dnc is None else DNC.create(hidden[1], hidden[1], dnc, "feedforward", remembered),
             head=eqx.tree_at(lambda h: (h.weight, h.bias), head, (0.1 * head.weight, jnp.zeros(outputs))),
         )
 
     def initial_memory(self) -> State | None:
-        """Memory state before a game."""
         return None if self.dnc is None else self.dnc.initial()
 
     def features(self, x: Float[Array, " inputs"]) -> Float[Array, " hidden"]:
@@ -77,14 +54,10 @@ class Network(eqx.Module):
             dnc = self.dnc
 
             def slot(memory: State, seen: tuple[Array, Array]) -> tuple[State, Array]:
-                return dnc(restarted(seen[1], dnc.initial(), memory), seen[0])
+                hidden, begins = seen
+                kept = jax.tree.map(lambda new, old: jnp.where(begins, new, old), dnc.initial(), memory)
+                return dnc(kept, hidden)
 
             kept, remembered = jax.lax.scan(slot, memory, (hidden, first))
             memory, hidden = kept, hidden + remembered
         return memory, jax.vmap(self.head)(hidden)
-
-
-def restarted(begins: Bool[Array, ""], initial: State, memory: State) -> State:
-    """The initial memory where a game begins, else the memory as it is."""
-    chosen: State = jax.tree.map(lambda new, old: jnp.where(begins, new, old), initial, memory)
-    return chosen

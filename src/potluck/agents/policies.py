@@ -12,8 +12,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.registry import Registry
 
-__all__ = ["POLICIES", "Beta", "Gaussian", "Policy", "stretch"]
-
 OVERHANG = 0.1
 EDGE = 1e-4
 TRIES = 4
@@ -32,23 +30,18 @@ class Policy(Protocol):
 
     def sample(self, raw: Float[Array, "2 action"], key: PRNGKeyArray) -> Float[Array, " action"]:
         """Draw, unstretched."""
-        ...
 
     def log_density(self, raw: Float[Array, "2 action"], drawn: Float[Array, " action"]) -> Float[Array, " action"]:
         """log π of a draw, for every action by itself: they are drawn independently."""
-        ...
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
         """What is played."""
-        ...
 
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
         """What is played without exploration."""
-        ...
 
     def entropy(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
         """Differential entropy of a draw, unstretched."""
-        ...
 
 
 class Gaussian:
@@ -72,7 +65,6 @@ class Gaussian:
         return -0.5 * ((drawn - mean) / deviation) ** 2 - jnp.log(deviation)
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
-        """Squashed and stretched."""
         return stretch(jax.nn.sigmoid(drawn))
 
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:
@@ -104,7 +96,6 @@ class Beta:
         return (a - 1) * jnp.log(drawn) + (b - 1) * jnp.log1p(-drawn) - jax.scipy.special.betaln(a, b)
 
     def action(self, drawn: Float[Array, " action"]) -> Float[Array, " action"]:
-        """Stretched."""
         return stretch(drawn)
 
     def centre(self, raw: Float[Array, "2 action"]) -> Float[Array, " action"]:

@@ -1,7 +1,7 @@
 """Actor and critic of one player, learning by policy gradient: MPGD, and its relatives MAA2C and MAPPO."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import equinox as eqx
 import jax
@@ -10,15 +10,13 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.actors import NetworkActor
-from potluck.agents.dnc import State
+from potluck.agents.dnc import DNCSize, State
 from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.learner import Act, Diagnostics, Window
 from potluck.agents.moments import Moments
-from potluck.agents.networks import DNCSize, Network
+from potluck.agents.networks import Network
 from potluck.agents.policies import POLICIES, Policy
 from potluck.devices import device_count, everywhere
-
-__all__ = ["AgentState", "MemoryState", "Placement", "PolicyGradient"]
 
 ENOUGH_GAMES = 8
 """From which on the games of one slot are standardised by themselves."""
@@ -33,25 +31,21 @@ class MemoryState(eqx.Module):
     critic: State | None
 
 
-class AgentState(eqx.Module):
-    """All that one player knows."""
-
-    actor: Network
-    critic: Network
-    actor_optimiser: optax.OptState
-    critic_optimiser: optax.OptState
-    observations: Moments
-    critic_observations: Moments
-    payoffs: Moments
-
-
-class Learning(NamedTuple):
+class Learning(eqx.Module):
     """What an epoch changes."""
 
     actor: Network
     critic: Network
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
+
+
+class AgentState(Learning):
+    """All that one player knows."""
+
+    observations: Moments
+    critic_observations: Moments
+    payoffs: Moments
 
 
 class PolicyGradient(eqx.Module):
@@ -81,7 +75,6 @@ class PolicyGradient(eqx.Module):
     central: bool = False
 
     def init(self, key: PRNGKeyArray) -> AgentState:
-        """Fresh networks."""
         for_actor, for_critic = jax.random.split(key)
         outputs, seen = 2 * self.action_size, self.critic_observation_size
         actor = Network.create(self.observation_size, outputs, self.hidden, self._dnc_of("actor"), for_actor)
@@ -97,7 +90,6 @@ class PolicyGradient(eqx.Module):
         )
 
     def initial_memory(self, state: AgentState) -> MemoryState:
-        """Nothing remembered."""
         return MemoryState(state.actor.initial_memory(), state.critic.initial_memory())
 
     def act(
@@ -157,7 +149,7 @@ class PolicyGradient(eqx.Module):
         begun = Learning(state.actor, state.critic, state.actor_optimiser, state.critic_optimiser)
         learnt, by_epoch = jax.lax.scan(epoch, begun, None, self.epochs)
         state = AgentState(
-            *learnt,
+            **vars(learnt),
             observations=state.observations.after(window.observation),
             critic_observations=state.critic_observations.after(window.critic_observation),
             payoffs=payoffs,

@@ -7,18 +7,16 @@ from typing import Any, get_args
 
 import jax.numpy as jnp
 
+from potluck.agents.dnc import DNCSize
 from potluck.agents.environment import Sizes
 from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.learner import Learner
-from potluck.agents.networks import DNCSize
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import Placement, PolicyGradient
 from potluck.agents.simple import Fixed, Greedy, Random
 from potluck.errors import PotluckError
 from potluck.registry import Registry
 from potluck.scenario import Scenario, mechanism_of
-
-__all__ = ["AGENTS", "AgentSpec", "Brief", "Options", "find_agent"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,10 +65,6 @@ class Brief:
     """For those that solve instead of learning; an environment of one's own has none."""
 
 
-def _unchanged(scenario: Scenario) -> Scenario:
-    return scenario
-
-
 @dataclasses.dataclass(frozen=True)
 class AgentSpec:
     """One kind of agent."""
@@ -79,7 +73,7 @@ class AgentSpec:
     help: str
     joint: bool = False
     """One player decides for all silos, sees what all of them see and earns the welfare: a bound, not a member."""
-    adapt: Callable[[Scenario], Scenario] = _unchanged
+    adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario
     """The scenario that it plays."""
     options: frozenset[str] = frozenset()
     """Which of `Options` it has a choice of."""

@@ -1,5 +1,7 @@
 """Agents that hardly learn: Greedy, a fixed contribution, a random one."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,8 +11,6 @@ from potluck.agents.actors import ConstantActor
 from potluck.agents.learner import Act, Diagnostics, Window
 from potluck.devices import gathered
 
-__all__ = ["Best", "Fixed", "Greedy", "Random"]
-
 
 class Best(eqx.Module):
     """The action that earned most in a single slot so far, and what that was."""
@@ -19,20 +19,29 @@ class Best(eqx.Module):
     payoff: Float[Array, "*players"]
 
 
-class Greedy(eqx.Module):
-    """One slot in ten at random, else the action that has earned most in any slot so far."""
+class Memoryless(eqx.Module):
+    """An agent that decides by what it knows alone, whatever it observes."""
 
     action_size: int
+
+    central = False
+
+    def initial_memory(self, state: Any) -> None:
+        """It has none."""
+
+
+def _played(action: Float[Array, " action"]) -> tuple[None, Act]:
+    return None, Act(action, action, jnp.zeros_like(action))
+
+
+class Greedy(Memoryless):
+    """One slot in ten at random, else the action that has earned most in any slot so far."""
+
     exploration: float = 0.1
-    central: bool = False
 
     def init(self, key: PRNGKeyArray) -> Best:
         """Start anywhere."""
         return Best(jax.random.uniform(key, (self.action_size,)), jnp.array(-jnp.inf))
-
-    def initial_memory(self, state: Best) -> None:
-        """It has none."""
-        del state
 
     def act(
         self, state: Best, memory: None, observation: Float[Array, " observation"], key: PRNGKeyArray
@@ -41,13 +50,11 @@ class Greedy(eqx.Module):
         del memory, observation
         whether, what = jax.random.split(key)
         anything = jax.random.uniform(what, (self.action_size,))
-        action = jnp.where(jax.random.uniform(whether) < self.exploration, anything, state.action)
-        return None, Act(action, action, jnp.zeros_like(action))
+        return _played(jnp.where(jax.random.uniform(whether) < self.exploration, anything, state.action))
 
     def play(
         self, state: Best, memory: None, observation: Float[Array, " observation"]
     ) -> tuple[None, Float[Array, " action"]]:
-        """Repeat."""
         del memory, observation
         return None, state.action
 
@@ -65,45 +72,37 @@ class Greedy(eqx.Module):
         return ConstantActor(state.action)
 
 
-class Fixed(eqx.Module):
+class Fixed(Memoryless):
     """The same action in every slot."""
 
-    action_size: int
     action: float | Float[Array, " action"]
-    central: bool = False
 
     def init(self, key: PRNGKeyArray) -> None:
         """Nothing to know."""
-        del key
-
-    def initial_memory(self, state: None) -> None:
-        """It has none."""
-        del state
 
     def act(
         self, state: None, memory: None, observation: Float[Array, " observation"], key: PRNGKeyArray
     ) -> tuple[None, Act]:
-        """The action."""
-        del key
-        action = self.play(state, memory, observation)[1]
-        return None, Act(action, action, jnp.zeros_like(action))
+        """There is nothing to explore."""
+        del state, memory, observation, key
+        return _played(self._action())
 
     def play(
         self, state: None, memory: None, observation: Float[Array, " observation"]
     ) -> tuple[None, Float[Array, " action"]]:
-        """The action."""
         del state, memory, observation
-        return None, jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,))
+        return None, self._action()
 
     def update(self, state: None, window: Window[None]) -> tuple[None, None, Diagnostics]:
-        """Nothing to learn."""
         del state, window
         return None, None, {}
 
     def export(self, state: None) -> ConstantActor:
-        """The action."""
         del state
-        return ConstantActor(jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,)))
+        return ConstantActor(self._action())
+
+    def _action(self) -> Float[Array, " action"]:
+        return jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,))
 
 
 class Random(Fixed):
@@ -114,5 +113,4 @@ class Random(Fixed):
     ) -> tuple[None, Act]:
         """Uniform on the box."""
         del state, memory, observation
-        action = jax.random.uniform(key, (self.action_size,))
-        return None, Act(action, action, jnp.zeros_like(action))
+        return _played(jax.random.uniform(key, (self.action_size,)))

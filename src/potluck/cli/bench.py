@@ -9,21 +9,24 @@ from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from potluck.cli.options import JsonOption
+from potluck.cli.runtime import whole_numbers
+from potluck.cli.tables import number, plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from potluck.studies.benchmarks.federation import Engine, Row
-    from potluck.studies.benchmarks.peers import Absent, Timing
-
-__all__ = ["commands"]
+    from potluck.studies.benchmarks.peers import Absent, Peer
+    from potluck.studies.benchmarks.work import Timing
 
 PeersOption = Annotated[
     Path | None, typer.Option(help="Run the engines of this folder, such as benchmarks/peers, beside ours by turns.")
 ]
+
+RepeatsOption = Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")]
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
@@ -35,6 +38,8 @@ def _bench() -> None:
     [bold]potluck bench economy[/bold]
 
     [bold]potluck bench federation --peers benchmarks/peers --json[/bold]
+
+    [bold]potluck bench flower[/bold]
 
     [bold]potluck bench ledger[/bold]
 
@@ -55,31 +60,18 @@ def economy(
 
     [bold]potluck bench economy --json[/bold]
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from potluck.studies.benchmarks.economy import waits
 
     with Console(stderr=True).status("Timing…"):
         rows = waits(repeats)
-    if json:
-        typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
-        return
-    table = Table(title=f"Waits, best of {repeats}")
-    table.add_column("what")
-    for head in ("seconds", "at most"):
-        table.add_column(head, justify="right")
+    table = plain_table("what", "seconds", "at most", left=1, title=f"Waits, best of {repeats}")
     for row in rows:
         table.add_row(row.name, f"{row.seconds:.2f}", f"{row.limit:g}")
-    Console().print(table)
+    _say(rows, table, json)
 
 
 @commands.command()
-def federation(
-    peers: PeersOption = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
-    json: JsonOption = False,
-) -> None:
+def federation(peers: PeersOption = None, repeats: RepeatsOption = 3, json: JsonOption = False) -> None:
     r"""Time FedAvg rounds: MLP 784-64-10, 4 silos × 2,000 samples of Fashion-MNIST, batch 50, one epoch, 20 rounds.
 
     And, ours alone: the same at a tenth of the data, with what a slot then costs as a share of a full one, and 16
@@ -88,59 +80,37 @@ def federation(
     Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
     interpreter POTLUCK_PEERS_PYTHON names.
     """
-    import sys
-
-    from rich.console import Console
-
-    from potluck.studies.benchmarks.federation import (
-        A_TENTH,
-        DIGITS,
-        OURS,
-        OURS_ABREAST,
-        OURS_AT_A_TENTH,
-        Contest,
-        flops,
-        prepare,
-        race,
-        sgemm_peak,
-    )
+    from potluck.studies.benchmarks import federation as contests
     from potluck.studies.benchmarks.peers import peers_in, run
+    from potluck.studies.benchmarks.work import Timing
 
-    contest = Contest()
-    engines: dict[str, Engine] = {"Potluck": partial(run, OURS, python=sys.executable)}
-    if peers is not None:
-        engines |= {name: partial(run, peer) for name, peer in peers_in(peers, "federation").items()}
+    contest = contests.Contest()
+    engines = {"Potluck": contests.OURS} | ({} if peers is None else peers_in(peers, "federation"))
     with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("this machine's sgemm peak") as status:
 
-        def announced(name: str, engine: "Engine") -> "Engine":
+        def announced(name: str, peer: "Peer") -> "Engine":
             def timed(data: Path) -> "Timing | Absent":
                 status.update(name)
-                return engine(data)
+                return run(peer, data, Timing)
 
             return timed
 
-        peak = sgemm_peak()
-        data = prepare(Path(folder) / "work.npz", contest)
-        turns = {name: announced(name, engine) for name, engine in engines.items()}
-        rows = race(turns, data, contest, peak=peak, repeats=repeats)
-        tenth = announced("Potluck, d = 0.1", partial(run, OURS_AT_A_TENTH, python=sys.executable))
-        rows += race({"Potluck, d = 0.1": tenth}, data, A_TENTH, repeats=repeats)
-        digits = prepare(Path(folder) / "digits.npz", DIGITS)
-        abreast = announced("Potluck, 16 games", partial(run, OURS_ABREAST, python=sys.executable))
-        rows += race({"Potluck": abreast}, digits, DIGITS, peak=peak, repeats=repeats)
+        peak = contests.sgemm_peak()
+        data = contests.prepare(Path(folder) / "work.npz", contest)
+        turns = {name: announced(name, peer) for name, peer in engines.items()}
+        rows = contests.race(turns, data, contest, peak=peak, repeats=repeats)
+        tenth = announced("Potluck, d = 0.1", contests.OURS_AT_A_TENTH)
+        rows += contests.race({"Potluck, d = 0.1": tenth}, data, contests.A_TENTH, repeats=repeats)
+        digits = contests.prepare(Path(folder) / "digits.npz", contests.DIGITS)
+        abreast = announced("Potluck, 16 games", contests.OURS_ABREAST)
+        rows += contests.race({"Potluck": abreast}, digits, contests.DIGITS, peak=peak, repeats=repeats)
+    gflop, speed = contests.flops(contest) / 1e9, peak / 1e9
     if json:
-        typer.echo(
-            jsonlib.dumps(
-                {
-                    "sgemm_gflops": peak / 1e9,
-                    "gflop_per_round": flops(contest) / 1e9,
-                    "rows": [asdict(row) for row in rows],
-                },
-                indent=2,
-            )
-        )
-    else:
-        _show(rows, peak, flops(contest))
+        found = {"sgemm_gflops": speed, "gflop_per_round": gflop, "rows": [asdict(row) for row in rows]}
+        typer.echo(jsonlib.dumps(found, indent=2))
+        return
+    _say(rows, _rounds(rows), json)
+    typer.echo(f"A round is {gflop:.2f} Gflop; the fastest sgemm here does {speed:.0f} Gflop/s.")
 
 
 @commands.command()
@@ -160,10 +130,6 @@ def ledger(
 
     [bold]potluck bench ledger --slots 2000 --folder /var/lib/consortium --json[/bold]
     """
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
-
     from potluck.cli.progress import Watching
     from potluck.ledger.benchmark import measure
 
@@ -171,13 +137,8 @@ def ledger(
     with tempfile.TemporaryDirectory(dir=folder) as place, Watching() as shown:
         for count, each in ((slots, False), (countersigned, True)):
             rows.append(measure(Path(place), count, silos, each_slot=each, progress=shown))
-    if json:
-        typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
-        return
-    table = Table(title=f"A ledger of {silos} silos", box=SIMPLE, padding=(0, 1, 0, 0))
-    table.add_column("countersigned")
-    for row in rows:
-        table.add_column("in every slot" if row.each_slot else "at the end", justify="right")
+    when = ("in every slot" if row.each_slot else "at the end" for row in rows)
+    table = plain_table("countersigned", *when, left=1, title=f"A ledger of {silos} silos")
     for name, show in (
         ("slots", lambda row: f"{row.slots:,}"),
         ("slots recorded, per second", lambda row: f"{row.slots_per_second:,.0f}"),
@@ -189,49 +150,32 @@ def ledger(
         ("size, MB", lambda row: f"{row.megabytes:,.1f}"),
     ):
         table.add_row(name, *map(show, rows))
-    Console().print(table)
+    _say(rows, table, json)
 
 
 @commands.command()
-def memory(
-    peers: PeersOption = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs per engine; the best counts.")] = 3,
-    json: JsonOption = False,
-) -> None:
+def memory(peers: PeersOption = None, repeats: RepeatsOption = 3, json: JsonOption = False) -> None:
     r"""Time one gradient of a DNC: 16 sequences of 16 steps, 16 words × 16, 4 read heads, an LSTM of 64 units.
 
     Rivals come with [bold]pip install 'potluck-fl\[peers]'[/bold], here or in an environment of their own whose
     interpreter POTLUCK_PEERS_PYTHON names.
     """
-    import sys
+    from potluck.studies.benchmarks.memory import OURS, race
+    from potluck.studies.benchmarks.peers import peers_in, run
+    from potluck.studies.benchmarks.sequences import Sizes, Timing
 
-    from rich.console import Console
-    from rich.table import Table
+    def engine(peer: "Peer", sizes: Sizes) -> "Timing | Absent":
+        return run(peer, sizes.text(), Timing)
 
-    from potluck.studies.benchmarks.memory import OURS, Sizes, race, run
-    from potluck.studies.benchmarks.peers import peers_in
-
-    engines = {"Potluck": partial(run, OURS, python=sys.executable)}
-    if peers is not None:
-        engines |= {name: partial(run, peer) for name, peer in peers_in(peers, "memory").items()}
+    engines = {"Potluck": OURS} | ({} if peers is None else peers_in(peers, "memory"))
     with Console(stderr=True).status("Timing…"):
-        rows = race(engines, Sizes(), repeats=repeats)
-    if json:
-        typer.echo(jsonlib.dumps([asdict(row) for row in rows], indent=2))
-        return
-    table = Table(title=f"Gradient of a DNC, best of {repeats}")
-    for head in ("engine", "version", "device"):
-        table.add_column(head)
-    for head in ("ms", "× Potluck"):
-        table.add_column(head, justify="right")
+        rows = race({name: partial(engine, peer) for name, peer in engines.items()}, Sizes(), repeats=repeats)
+    title = f"Gradient of a DNC, best of {repeats}"
+    table = plain_table("engine", "version", "device", "ms", "× Potluck", left=3, title=title)
     for row in rows:
-        spent = "–" if row.milliseconds is None else f"{row.milliseconds:.1f}"
-        table.add_row(row.engine, row.version, row.device, spent, "" if row.ratio is None else f"{row.ratio:.1f}")
-    console = Console()
-    console.print(table)
-    for row in rows:
-        if row.note is not None:
-            console.print(f"{row.engine}: {row.note}", markup=False, highlight=False, soft_wrap=True)
+        ratio = "" if row.ratio is None else f"{row.ratio:.1f}"
+        table.add_row(row.engine, row.version, row.device, number(row.milliseconds, ".1f"), ratio)
+    _say(rows, table, json)
 
 
 @commands.command()
@@ -255,40 +199,25 @@ def training(
 
     [bold]potluck bench training --silos 4,8,16,32,64 --plot cost.png[/bold]
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    from potluck.cli.runtime import numbers
     from potluck.studies.benchmarks.training import Work, draw_cost, measure
     from potluck.studies.federation_figures import check_picture
 
-    asked = numbers(silos, "silos")
+    counts, rows = whole_numbers(silos, "silos", 2), []
     check_picture(plot)
-    for count in asked:
-        if count < 2 or count != int(count):
-            raise PotluckError(f"must be whole numbers of 2 or more, got {count:g}", field="silos")
-    counts = [int(count) for count in asked]
-    rows = []
     with Console(stderr=True).status("Timing…") as status:
         for count in counts:
             status.update(f"{agent} on {task}, {count} silos: compiling and training, twice")
             rows.append(measure(Work(agent, task, count, games, seeds, seconds)))
     if plot is not None:
         draw_cost(rows, plot)
-    if json:
-        typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
-        return
-    table = Table(title="Training, updates included")
-    for head in ("agent", "task", "device"):
-        table.add_column(head)
-    for head in ("silos", "games", "seeds", "slots/s", "compile s", "from cache s"):
-        table.add_column(head, justify="right")
+    heads = ("agent", "task", "device", "silos", "games", "seeds", "slots/s", "compile s", "from cache s")
+    table = plain_table(*heads, left=3, title="Training, updates included")
     for row in rows:
         table.add_row(
             row.agent, row.task, row.device, str(row.silos), str(row.games), str(row.seeds),
             f"{row.slots_per_second:,.0f}", f"{row.compile_seconds:.1f}", f"{row.compile_seconds_cached:.1f}",
         )  # fmt: skip
-    Console().print(table)
+    _say(rows, table, json)
 
 
 @commands.command()
@@ -304,9 +233,6 @@ def flower(
 
     [bold]potluck bench flower --engine simulation --json[/bold]
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from potluck.cli.flower import check_installed
     from potluck.federation.from_scenario import on_task
 
@@ -326,25 +252,17 @@ def flower(
     if json:
         typer.echo(jsonlib.dumps([{**asdict(row), "overhead": row.overhead} for row in rows]))
         return
-    table = Table(title=f"Seconds per slot, median of {repeats}")
-    table.add_column("engine")
-    for head in ("plain Flower", "with Potluck", "overhead"):
-        table.add_column(head, justify="right")
+    heads = ("engine", "plain Flower", "with Potluck", "overhead")
+    table = plain_table(*heads, left=1, title=f"Seconds per slot, median of {repeats}")
     for row in rows:
         plain, ours = (f"{median(taken):.2f}" for taken in (row.plain, row.potluck))
         table.add_row(row.engine, plain, ours, f"{row.overhead:+.1%}")
     Console().print(table)
 
 
-def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="FedAvg rounds per second")
-    for column in ("engine", "version", "work", "device"):
-        table.add_column(column)
-    for column in ("rounds/s", "accuracy", "of sgemm peak", "cost of d = 1"):
-        table.add_column(column, justify="right")
+def _rounds(rows: "list[Row]") -> Table:
+    heads = ("engine", "version", "work", "device", "rounds/s", "accuracy", "of sgemm peak", "cost of d = 1")
+    table = plain_table(*heads, left=4, title="FedAvg rounds per second")
     for row in rows:
         if row.rounds_per_second is None or row.accuracy is None:
             table.add_row(row.engine, "–")
@@ -359,9 +277,15 @@ def _show(rows: "Sequence[Row]", peak: float, operations: int) -> None:
             "" if row.peak_share is None else f"{row.peak_share:.0%}",
             "" if row.cost_share is None else f"{row.cost_share:.0%}",
         )
-    console = Console()
-    console.print(table)
+    return table
+
+
+def _say(rows: list[Any], table: Table, json: bool) -> None:
+    """The rows as JSON, or the table and why an engine has no figures in it."""
+    if json:
+        typer.echo(jsonlib.dumps([asdict(row) for row in rows], indent=2))
+        return
+    Console().print(table)
     for row in rows:
-        if row.note is not None:
-            console.print(f"{row.engine}: {row.note}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"A round is {operations / 1e9:.2f} Gflop; the fastest sgemm here does {peak / 1e9:.0f} Gflop/s.")
+        if getattr(row, "note", None) is not None:
+            typer.echo(f"{row.engine}: {row.note}")

@@ -1,18 +1,16 @@
 """`potluck certify`: how far learnt play is from an equilibrium, and what it is worth."""
 
 import json as jsonlib
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from potluck.cli.options import JsonOption, RunArgument
 from potluck.cli.progress import Watching
-from potluck.errors import PotluckError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-__all__ = ["around", "certify", "percent"]
+from potluck.cli.runtime import start_cores
+from potluck.cli.tables import around, number, plain_table, span
+from potluck.errors import PotluckError, file_faults
 
 CERTIFICATE = "certificate.json"
 
@@ -44,15 +42,12 @@ def certify(
         raise PotluckError(f"must be 2 or more, got {games}", field="games")
     if slots < 0:
         raise PotluckError(f"must be 0 or more, got {slots}", field="slots")
-    from potluck.cli.runtime import start_cores
     from potluck.training.config import read_config
 
     config = read_config(run)
     if config.joint:
         raise PotluckError(f"{run}: {config.agent} sets all contributions, so nobody can deviate from it")
     start_cores()
-    from rich.console import Console
-
     from potluck.studies import certificate
     from potluck.training.files import write_text
     from potluck.training.run import trained
@@ -65,50 +60,37 @@ def certify(
         limits = certificate.bounds(found, run, games=games, watch=watch) if bounds else None
         judged = certificate.certify(found, games=games, slots=slots, against=limits, watch=watch)
     values = certificate.plain(judged)
-    try:
+    with file_faults(run / CERTIFICATE, failed="not written"):
         write_text(run / CERTIFICATE, jsonlib.dumps(values, indent=1) + "\n")
-    except OSError as fault:
-        raise PotluckError(f"{run / CERTIFICATE}: not written ({(fault.strerror or str(fault)).lower()})") from None
     if json:
         typer.echo(jsonlib.dumps(values))
         return
-    console = Console()
-    _show(console, values)
-    console.print(f"Saved {run / CERTIFICATE}", highlight=False, soft_wrap=True)
+    _show(values)
+    typer.echo(f"Saved {run / CERTIFICATE}")
 
 
-def _show(console: "Console", found: dict[str, Any]) -> None:
-    from rich.box import SIMPLE
-    from rich.table import Table
+def _show(found: dict[str, Any]) -> None:
 
     seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
     bounded = found["welfare_planner"] is not None
-    table = Table(
+    table = plain_table(
+        "silo", "d", "payoff", *(["− WPR"] if bounded else []), "could gain", "stake", "share", "best found",
         title=f"{found['agent']}: what each silo earns and could gain by deviating alone, per slot",
         caption=f"means over {seeds}, {found['games']} games each; ± is half of the 95% interval",
-        box=SIMPLE,
-        padding=(0, 0, 0, 1),
-    )
-    heads = ("silo", "d", "payoff", *(("− WPR",) if bounded else ()), "could gain", "stake", "share", "best found")
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
+    )  # fmt: skip
     for silo in found["silos"]:
-        over = (f"{silo['gain_over_wpr']:+.2f}",) if bounded else ()
         table.add_row(
             str(silo["silo"]),
             f"{silo['contribution']['mean']:.3f}",
             f"{silo['payoff']['mean']:.2f}",
-            *over,
+            *([f"{silo['gain_over_wpr']:+.2f}"] if bounded else []),
             around(silo["gain"], ".2f"),
             f"{silo['stake']:.2f}",
-            percent(silo["gain_share_of_stake"]),
+            number(silo["gain_share_of_stake"], ".1%"),
             silo["found_by"],
         )
-    console.print(table)
-    whole = Table(box=SIMPLE, padding=(0, 0, 0, 1), show_header=False)
-    whole.add_column(justify="right")
-    whole.add_column(no_wrap=True)
-    share = percent(found["nash_conv_share_of_stake"])
+    whole = plain_table("", "", left=2, show_header=False)
+    share = number(found["nash_conv_share_of_stake"], ".1%")
     conv = span(found["nash_conv_interval"], ".3f")
     whole.add_row("NashConv", f"{conv} per slot, {share} of the stake {found['stake']:.3f}")
     if found["broken_deviators"]:
@@ -128,28 +110,4 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
         whole.add_row("no worse than under WPR", f"{better} of {len(found['silos'])} silos")
     whole.add_row("Jain index", span(found["jain_index"], ".5f"))
     whole.add_row("budget residual", f"{found['budget_residual']:.2g}")
-    console.print(whole)
-
-
-def span(interval: dict[str, float | None], spec: str) -> str:
-    """Mean and interval as a person reads them; one seed has none."""
-    low, high = interval["low"], interval["high"]
-    around = "" if low is None or high is None or low == high else f" ({low:{spec}} to {high:{spec}})"
-    return f"{number(interval['mean'], spec)}{around}"
-
-
-def around(interval: dict[str, float | None], spec: str) -> str:
-    """Mean and half of the interval, where there is little room; one seed has none."""
-    low, high = interval["low"], interval["high"]
-    width = "" if low is None or high is None or low == high else f" ± {(high - low) / 2:{spec}}"
-    return f"{number(interval['mean'], spec)}{width}"
-
-
-def number(value: float | None, spec: str) -> str:
-    """A number, or a dash where there is none."""
-    return "–" if value is None else f"{value:{spec}}"
-
-
-def percent(share: float | None) -> str:
-    """A share, or a dash where there is none."""
-    return number(share, ".1%")
+    Console().print(table, whole)

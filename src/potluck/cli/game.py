@@ -1,23 +1,22 @@
 """`potluck game`: the stage game of a scenario, solved and shown."""
 
 import json as jsonlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from potluck.cli.options import JsonOption, PresetOption, ScenarioArgument
-from potluck.errors import PotluckError
+from potluck.cli.runtime import chosen_scenario, numbers, start_jax
+from potluck.cli.tables import number, plain_table
+from potluck.errors import PotluckError, reason
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from potluck.scenario import MechanismConfig
     from potluck.studies.manipulation import Manipulations
     from potluck.studies.stage import Settled, Solution, Sweep
-
-__all__ = ["game"]
 
 MOST_POINTS = 10_001
 MOST_INTENSITY = 1e12
@@ -48,43 +47,37 @@ def game(
 
     [bold]potluck game --preset paper --sweep 0:16:33[/bold]      the shape of welfare against α
 
-    [bold]potluck game --preset dilemma --intensity 40[/bold]     one intensity
+    [bold]potluck game --preset dilemma --intensity 5[/bold]      another intensity
 
     [bold]potluck game my.toml --contributions 1,0.5,0.5,0.1[/bold]  settle a play of your own
 
     [bold]potluck game my.toml --json | jq .nash[/bold]           for programs
     """
-    from rich.console import Console
-
-    from potluck.cli.runtime import chosen_scenario, start_jax
-
     scenario = chosen_scenario(path, preset)
     grid = None if sweep is None else _grid(sweep)
     if intensity is not None:
         if not 0 <= intensity <= MOST_INTENSITY:
             raise PotluckError(f"must be a number from 0 to {MOST_INTENSITY:g}, got {intensity}", field="intensity")
         scenario = scenario.model_copy(update={"mechanism": _uniform(scenario.mechanism, intensity)})
-    play = None if contributions is None else _play(contributions, scenario.silos.count)
+    play = None if contributions is None else numbers(contributions, "contributions")
     if plot is not None and plot.suffix.lower() not in {".png", ".pdf", ".svg"}:
         raise PotluckError(f"must end in .png, .pdf or .svg, got {plot}", field="plot")
 
     start_jax(double=True)
     import jax.numpy as jnp
 
+    from potluck.federation import check_contributions
     from potluck.game import stage_game
     from potluck.studies import manipulation as lying
     from potluck.studies import report as reports
     from potluck.studies import stage
 
+    if play is not None:
+        check_contributions(play, scenario.silos.count)
     game = stage_game(scenario)
     with Console(stderr=True).status("Solving the game…"):
         points = None if grid is None else jnp.linspace(*grid[:2], int(grid[2]))
-        # Compilation is most of the wait, and two programs compile at once on two cores; they run one after the other.
-        with ThreadPoolExecutor() as threads:
-            compiling = threads.submit(_compiled, stage.solve, game)
-            sweeping = None if points is None else _compiled(stage.sweep, game, points)
-            solution = compiling.result()(game)
-        swept = None if sweeping is None else sweeping(game, points)
+        solution, swept = stage.solve_and_sweep(game, points)
         settled = None if play is None else stage.settled(game, jnp.asarray(play))
         lies = lying.manipulations(scenario) if manipulations else None
     found = stage.plain(solution, swept) | {"mechanism": scenario.mechanism.model_dump(mode="json")}
@@ -100,25 +93,22 @@ def game(
         if report is not None:
             saved.append(reports.write_report(scenario, solution, swept, found, report))
     except OSError as fault:
-        reason = (fault.strerror or str(fault)).lower()
-        raise PotluckError(f"{fault.filename or plot or report}: {reason}; choose a place you may write to") from None
+        place = fault.filename or plot or report
+        raise PotluckError(f"{place}: {reason(fault)}; choose a place you may write to") from None
     if json:
         typer.echo(jsonlib.dumps(found))
         return
     console = Console()
-    _show(console, solution, swept, reports.named_mechanism(scenario, solution))
+    console.print(_by_silo(solution, reports.named_mechanism(scenario, solution)), _by_play(solution))
+    if swept is not None:
+        console.print(_by_intensity(swept))
     if settled is not None:
-        _show_play(console, settled)
+        console.print(_settled(settled))
     if lies is not None:
-        _show_manipulations(console, lies)
+        console.print(_lies(lies))
     console.print(reports.summary(scenario, solution, swept))
     for file in saved:
-        console.print(f"Saved {file}", highlight=False, soft_wrap=True)
-
-
-def _compiled(function: Any, *arguments: Any) -> Any:
-    """Compiled for arguments like these, and not run; `filter_jit` has no type that says it can."""
-    return function.lower(*arguments).compile()
+        typer.echo(f"Saved {file}")
 
 
 def _uniform(mechanism: "MechanismConfig", intensity: float) -> "MechanismConfig":
@@ -143,69 +133,41 @@ def _grid(text: str) -> tuple[float, float, int]:
     return low, high, points
 
 
-def _play(text: str, silos: int) -> list[float]:
-    """One contribution in [0, 1] per silo."""
-    from potluck.cli.runtime import numbers
-
-    values = numbers(text, "--contributions")
-    if len(values) != silos:
-        raise PotluckError(f"must give one share per silo: {silos} needed, got {len(values)}", field="contributions")
-    for silo, value in enumerate(values):
-        if not 0 <= value <= 1:
-            raise PotluckError(
-                f": silo {silo} must bring a share in [0, 1] of its data, got {value:g}", field="contributions"
-            )
-    return values
-
-
-def _show(console: "Console", solution: "Solution", swept: "Sweep | None", named: str) -> None:
-    """One row per silo, then the figures of the whole."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
+def _by_silo(solution: "Solution", named: str) -> Table:
+    """What each silo brings and earns; none is without transfers."""
     none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
-    title = f"The stage game {named}, per slot (none: no transfers)"
-    table = Table(title=title, box=SIMPLE, padding=(0, 0, 0, 1))
-    heads = ("silo", "d none", "d", "d plan", "transfer", "u none", "u", "u − alone", "u − none")
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    columns = (
-        (none.contributions, ".3f"),
-        (reached.contributions, ".3f"),
-        (best.contributions, ".3f"),
-        (reached.payoff.transfer, "+.2f"),
-        (none.payoff.total, ".1f"),
-        (reached.payoff.total, ".1f"),
-        (reached.rationality.alone, "+.1f"),
-        (reached.rationality.no_redistribution, "+.1f"),
-    )
+    columns = {
+        "d none": (none.contributions, ".3f"),
+        "d": (reached.contributions, ".3f"),
+        "d plan": (best.contributions, ".3f"),
+        "transfer": (reached.payoff.transfer, "+.2f"),
+        "u none": (none.payoff.total, ".1f"),
+        "u": (reached.payoff.total, ".1f"),
+        "u − alone": (reached.rationality.alone, "+.1f"),
+        "u − none": (reached.rationality.no_redistribution, "+.1f"),
+    }
+    table = plain_table("silo", *columns, title=f"The stage game {named}, per slot (none: no transfers)")
     for silo in range(len(reached.contributions)):
-        table.add_row(str(silo), *(format(float(numbers[silo]), spec) for numbers, spec in columns))
-    console.print(table)
-
-    whole = Table(box=SIMPLE, padding=(0, 0, 0, 1))
-    for head in ("", "none", "mechanism", "planner"):
-        whole.add_column(head, justify="right", no_wrap=True)
-    plays = (none, reached, best)
-    whole.add_row("welfare", *(f"{float(play.payoff.welfare):.2f}" for play in plays))
-    whole.add_row("mean contribution", *(f"{float(play.contributions.mean()):.3f}" for play in plays))
-    whole.add_row("NashConv", *(f"{float(play.regrets.sum()):.3g}" for play in plays))
-    whole.add_row("price of anarchy", *(f"{float(play.price_of_anarchy):.4f}" for play in plays))
-    whole.add_row("Jain index", *(f"{float(play.jain_index):.4f}" for play in plays))
-    whole.add_row("better than leaving", *(f"{int((play.rationality.leaving >= 0).sum())} silos" for play in plays))
-    console.print(whole)
-    if swept is not None:
-        _show_sweep(console, swept)
+        table.add_row(str(silo), *(format(float(values[silo]), spec) for values, spec in columns.values()))
+    return table
 
 
-def _show_sweep(console: "Console", swept: "Sweep") -> None:
+def _by_play(solution: "Solution") -> Table:
+    """What may be said of all silos together."""
+    table = plain_table("", "none", "mechanism", "planner")
+    plays = (solution.no_redistribution, solution.equilibrium, solution.optimum)
+    table.add_row("welfare", *(f"{float(play.payoff.welfare):.2f}" for play in plays))
+    table.add_row("mean contribution", *(f"{float(play.contributions.mean()):.3f}" for play in plays))
+    table.add_row("NashConv", *(f"{float(play.regrets.sum()):.3g}" for play in plays))
+    table.add_row("price of anarchy", *(f"{float(play.price_of_anarchy):.4f}" for play in plays))
+    table.add_row("Jain index", *(f"{float(play.jain_index):.4f}" for play in plays))
+    table.add_row("better than leaving", *(f"{int((play.rationality.leaving >= 0).sum())} silos" for play in plays))
+    return table
+
+
+def _by_intensity(swept: "Sweep") -> Table:
     """Welfare against intensity, as bars that a terminal can draw; at most about twenty rows."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(title="Welfare against intensity", box=SIMPLE, padding=(0, 0, 0, 1))
-    for head in ("α", "welfare", "mean d"):
-        table.add_column(head, justify="right", no_wrap=True)
+    table = plain_table("α", "welfare", "mean d", title="Welfare against intensity")
     table.add_column("")
     points = len(swept.intensity)
     low, high = float(swept.welfare.min()), float(swept.welfare.max())
@@ -219,40 +181,36 @@ def _show_sweep(console: "Console", swept: "Sweep") -> None:
             f"{float(swept.contributions[row].mean()):.3f}",
             "█" * round(24 * share) + best,
         )
-    console.print(table)
+    return table
 
 
-def _show_play(console: "Console", play: "Settled") -> None:
+def _settled(play: "Settled") -> Table:
     """Where every part of each payoff comes from."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(
-        title=f"Your play, settled at precision {float(play.precision):.4f}", box=SIMPLE, padding=(0, 0, 0, 1)
-    )
-    for head in ("silo", "d", "revenue", "energy", "communication", "transfer", "payoff", "could gain"):
-        table.add_column(head, justify="right", no_wrap=True)
     parts = play.payoff
-    columns = (parts.revenue, parts.energy, parts.communication, parts.transfer, parts.total, play.regrets)
-    for silo, contribution in enumerate(play.contributions):
-        table.add_row(str(silo), f"{float(contribution):g}", *(f"{float(column[silo]):.2f}" for column in columns))
-    console.print(table)
+    columns = {
+        "revenue": parts.revenue,
+        "energy": parts.energy,
+        "communication": parts.communication,
+        "transfer": parts.transfer,
+        "payoff": parts.total,
+        "could gain": play.regrets,
+    }
+    title = f"Your play, settled at precision {float(play.precision):.4f}"
+    table = plain_table("silo", "d", *columns, title=title)
+    for silo, share in enumerate(play.contributions):
+        table.add_row(str(silo), f"{float(share):g}", *(f"{float(column[silo]):.2f}" for column in columns.values()))
+    return table
 
 
-def _show_manipulations(console: "Console", lies: "list[Manipulations]") -> None:
+def _lies(lies: "list[Manipulations]") -> Table:
     """A row for every mechanism, a column for every lie."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     from potluck.studies.manipulation import MANIPULATIONS
 
-    table = Table(
-        title="What silo 0 would gain by lying, where it brings ½ and the others ¼", box=SIMPLE, padding=(0, 0, 0, 1)
+    table = plain_table(
+        "mechanism", left=1, title="What silo 0 would gain by lying, where it brings ½ and the others ¼"
     )
-    table.add_column("mechanism", no_wrap=True)
     for head in MANIPULATIONS.values():
         table.add_column(head, justify="right")
     for row in lies:
-        gains = [getattr(row, name) for name in MANIPULATIONS]
-        table.add_row(row.mechanism, *("–" if gain is None else f"{gain:+.2f}" for gain in gains))
-    console.print(table)
+        table.add_row(row.mechanism, *(number(getattr(row, name), "+.2f") for name in MANIPULATIONS))
+    return table

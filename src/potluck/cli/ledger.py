@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from potluck.cli.options import JsonOption
+from potluck.cli.tables import plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
     from potluck.ledger import Row, Statement, Verification
-
-__all__ = ["commands"]
 
 LedgerArgument = Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger's file.")]
 RunOption = Annotated[str | None, typer.Option("--run", help="One run only.")]
@@ -63,17 +63,12 @@ def show(
     if json:
         typer.echo(jsonlib.dumps([_plain(row) for row in rows]))
         return
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
-    for head in ("run", "slot", "silo", "contribution", "signal", "precision", "transfer", "countersigned"):
-        table.add_column(head, justify="left" if head in ("run", "silo") else "right")
+    heads = ("run", "silo", "slot", "d", "signal", "precision", "transfer", "signed")
+    table = plain_table(*heads, left=2)
     for row in rows:
         claim = "no claim" if row.contribution is None else f"{row.contribution:.6g}"
         table.add_row(
-            row.run, str(row.slot), row.silo, claim, f"{row.signal:.6g}", f"{row.precision:.6g}",
+            row.run, row.silo, str(row.slot), claim, f"{row.signal:.6g}", f"{row.precision:.6g}",
             money_text(row.transfer), "yes" if row.countersigned else "no",
         )  # fmt: skip
     Console().print(table)
@@ -92,12 +87,7 @@ def balances(ledger: LedgerArgument, run: RunOption = None, json: JsonOption = F
     if json:
         typer.echo(jsonlib.dumps({"micro_units": sums}))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("silo")
-    table.add_column("balance", justify="right")
+    table = plain_table("silo", "balance", left=1)
     for name, amount in sums.items():
         table.add_row(name, money_text(amount))
     Console().print(table)
@@ -164,13 +154,8 @@ def settle(ledger: LedgerArgument, run: RunOption = None, json: JsonOption = Fal
             jsonlib.dumps([{"payer": each.payer, "payee": each.payee, "micro_units": each.amount} for each in payments])
         )
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{len(payments)} payment{'s' * (len(payments) != 1)}")
-    for name in ("from", "to"):
-        table.add_column(name)
-    table.add_column("amount", justify="right")
+    title = f"{len(payments)} payment{'s' * (len(payments) != 1)}"
+    table = plain_table("from", "to", "amount", left=2, title=title)
     for each in payments:
         table.add_row(each.payer, each.payee, money_text(each.amount))
     Console().print(table)

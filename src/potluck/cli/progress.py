@@ -6,14 +6,13 @@ import textwrap
 import time
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from potluck.training.run import Progress
-
-__all__ = ["TrainingDisplay", "Watching", "to_the_end"]
 
 WIDTH = 66
 """Columns of text: with the time gone by they fit a terminal of 80."""
@@ -75,11 +74,9 @@ class _Lines:
         self.stop()
 
     def stop(self) -> None:
-        """Clear the lines."""
         self._rows.stop()
 
     def show(self, name: str, text: str, share: float, *, at_once: bool = False) -> None:
-        """One of them has moved."""
         self._rows.update(self._tasks[name], completed=share, description=text)
         now = time.monotonic()
         if not self._drawn and (at_once or now - self._spoken[1] >= EVERY):
@@ -95,7 +92,6 @@ class Watching(_Lines):
         self._last = ""
 
     def __call__(self, what: str, share: float) -> None:
-        """Show it."""
         shown = what if self._drawn or not share else f"{what}: {share:.0%}"
         self.show("", shown, share, at_once=what != self._last)
         self._last = what
@@ -119,7 +115,8 @@ class TrainingDisplay(_Lines):
             each = (progress.slots - slots) / (now - begun)
             self.rate = round(each * self._lanes[name], 1)
             total = progress.slots * progress.chunks / progress.chunk
-            left = f" {self.rate:,.0f} slots/s {duration((total - progress.slots) / each)} left"
+            seconds = round((total - progress.slots) / each)
+            left = f" {self.rate:,.0f} slots/s {timedelta(seconds=seconds)} left"
         text = (
             f"{progress.chunk / progress.chunks:.0%}{left}: welfare {progress.welfare:.1f} "
             f"d {progress.contribution:.3f} P {progress.precision:.3f} signal {progress.signal:.2f}"
@@ -135,9 +132,3 @@ class TrainingDisplay(_Lines):
         """Another program begins: its rate is its own."""
         self._lanes[name] = lanes
         self._first.pop(name, None)
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds."""
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

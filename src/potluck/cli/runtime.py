@@ -2,18 +2,23 @@
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from potluck.errors import PotluckError
-from potluck.scenario import Scenario, load, preset
 
-__all__ = ["chosen_scenario", "numbers", "start_cores", "start_jax"]
+if TYPE_CHECKING:
+    from potluck.scenario import Scenario
 
 
-def chosen_scenario(path: Path | None, name: str | None) -> Scenario:
+def chosen_scenario(path: Path | None, name: str | None) -> "Scenario":
     """Read the scenario from a file or take a preset; `paper` when neither is named."""
+    from potluck.scenario import load, preset
+
     if path is not None and name is not None:
         raise PotluckError(f"{name} and the file {path} exclude each other; name one of them", field="preset")
-    return preset(name or "paper") if path is None else load(path)
+    if path is not None:
+        return load(path)
+    return preset("paper" if name is None else name)
 
 
 def numbers(text: str, field: str) -> list[float]:
@@ -27,6 +32,14 @@ def numbers(text: str, field: str) -> list[float]:
     if not all(math.isfinite(value) for value in values):
         raise PotluckError(f"must be finite numbers, got {text!r}", field=field)
     return values
+
+
+def whole_numbers(text: str, field: str, least: int = 1) -> list[int]:
+    """Whole numbers separated by commas, each `least` or more."""
+    values = numbers(text, field)
+    if any(value != int(value) or value < least for value in values):
+        raise PotluckError(f"must be whole numbers of {least} or more, got {text!r}", field=field)
+    return [int(value) for value in values]
 
 
 def start_jax(double: bool) -> None:

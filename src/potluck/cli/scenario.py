@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from potluck.cli.options import PresetOption
-from potluck.errors import PotluckError
-
-__all__ = ["commands"]
+from potluck.cli.runtime import chosen_scenario
+from potluck.errors import PotluckError, reason
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
@@ -39,7 +38,6 @@ def show(
 
     [bold]potluck scenario show my.toml --json[/bold]
     """
-    from potluck.cli.runtime import chosen_scenario
     from potluck.scenario import render
 
     scenario = chosen_scenario(path, name)
@@ -56,7 +54,6 @@ def init(
 
     [bold]potluck scenario init my.toml --preset dilemma[/bold]
     """
-    from potluck.cli.runtime import chosen_scenario
     from potluck.scenario import render
 
     text = render(chosen_scenario(None, name))
@@ -66,9 +63,7 @@ def init(
     except FileExistsError:
         raise PotluckError(f"{path} exists; choose another name, or replace it with --force") from None
     except OSError as fault:
-        raise PotluckError(
-            f"{path}: {(fault.strerror or str(fault)).lower()}; choose a place you may write to"
-        ) from None
+        raise PotluckError(f"{path}: {reason(fault)}; choose a place you may write to") from None
     typer.echo(f"Wrote {path}. Edit it, then: potluck game {path}")
 
 

@@ -3,53 +3,34 @@
 import json as jsonlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from potluck.cli.options import JsonOption, PresetOption, ScenarioArgument
-from potluck.cli.train import (
-    AgentOption,
-    CheckpointOption,
-    DncOption,
-    EstimatorOption,
-    GamesOption,
-    PolicyOption,
-    SeedsOption,
-    SlotsOption,
-    TargetOption,
-    TaskOption,
-    WindowOption,
-    run_config,
-)
-from potluck.errors import PotluckError
+from potluck.cli.options import JsonOption, takes
+from potluck.cli.progress import TrainingDisplay, to_the_end
+from potluck.cli.runtime import start_cores
+from potluck.cli.tables import plain_table
+from potluck.cli.train import RUN_OPTIONS, CheckpointOption, run_config
+from potluck.errors import PotluckError, file_faults
 
 if TYPE_CHECKING:
-    from potluck.training.sweep import SweepProgress
-
-__all__ = ["resume_sweep", "sweep"]
+    from potluck.training.sweep import SweepConfig, SweepProgress
 
 PICTURE = "sweep.png"
 
 
+@takes(RUN_OPTIONS)
 def sweep(
-    path: ScenarioArgument = None,
-    preset: PresetOption = None,
+    *,
     vary: Annotated[
         list[str] | None,
         typer.Option(help="A number of the scenario and its values, FIELD=V,V,… or FIELD=FROM:TO:POINTS; repeatable."),
     ] = None,
-    agent: AgentOption = "mpgd",
-    task: TaskOption = None,
-    slots: SlotsOption = 100_000,
-    seeds: SeedsOption = 5,
-    games: GamesOption = 16,
+    asked: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder of the sweep.")] = Path("sweeps/sweep"),
-    window: WindowOption = 0,
-    estimator: EstimatorOption = None,
-    target: TargetOption = None,
-    dnc: DncOption = None,
-    policy: PolicyOption = None,
     checkpoint: CheckpointOption = 20.0,
     json: JsonOption = False,
 ) -> None:
@@ -65,11 +46,7 @@ def sweep(
     """
     from potluck.training.sweep import SweepConfig, begin_sweep
 
-    config = run_config(
-        path, preset, task, agent=agent, slots=slots, seeds=seeds, games=games, window=window, estimator=estimator,
-        target=target, dnc=dnc, policy=policy,
-    )  # fmt: skip
-    begin_sweep(SweepConfig(config, tuple(map(_varied, vary or ()))), out)
+    begin_sweep(SweepConfig(run_config(**asked), tuple(map(_varied, vary or ()))), out)
     resume_sweep(out, checkpoint, json)
 
 
@@ -95,13 +72,8 @@ def _varied(text: str) -> tuple[str, tuple[float, ...]]:
 
 def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
     """Train what is not done yet, then show the table and draw the picture."""
-    from potluck.cli.progress import TrainingDisplay, to_the_end
-    from potluck.cli.runtime import start_cores
-
     start_cores()
-    from rich.console import Console
-
-    from potluck.studies.sweeps import by_cell, draw_sweep, table
+    from potluck.studies.sweeps import by_cell, draw_sweep
     from potluck.training.sweep import TABLE, read_sweep, run_sweep
 
     config = read_sweep(folder)
@@ -117,15 +89,31 @@ def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
         advice = f"resume with: potluck resume {folder}"
         to_the_end(run_sweep(folder, interval=checkpoint), show, display.stop, advice)
     found = by_cell(folder / TABLE, config)
-    try:
+    with file_faults(folder / PICTURE, failed="not written"):
         draw_sweep(found, config, folder / PICTURE)
-    except OSError as fault:
-        raise PotluckError(f"{folder / PICTURE}: not written ({(fault.strerror or str(fault)).lower()})") from None
     seconds = time.monotonic() - begun
     if json:
         typer.echo(jsonlib.dumps({"sweep": str(folder), "seconds": round(seconds, 3), "cells": found}))
         return
-    console = Console()
-    console.print(table(found, config))
-    text = f"Table: {folder / TABLE}. Picture: {folder / PICTURE}. Took {seconds:.0f} s."
-    console.print(text, highlight=False, soft_wrap=True)
+    Console().print(_by_cell(found, config))
+    typer.echo(f"Table: {folder / TABLE}. Picture: {folder / PICTURE}. Took {seconds:.0f} s.")
+
+
+def _by_cell(found: list[dict[str, Any]], config: "SweepConfig") -> Table:
+    """One line per cell."""
+    seeds = config.base.seeds
+    table = plain_table(
+        *config.names, "welfare", "95%", "P", "mean d",
+        title=f"{config.base.agent}: the last tenth of the windows, while exploring",
+        caption=f"mean and 95% interval over {seeds} seed{'s' * (seeds > 1)}",
+    )  # fmt: skip
+    for cell in found:
+        welfare = cell["welfare"]
+        table.add_row(
+            *(f"{value:g}" for value in cell["values"].values()),
+            f"{welfare['mean']:.2f}",
+            f"{welfare['low']:.1f} … {welfare['high']:.1f}",
+            f"{cell['precision']['mean']:.4f}",
+            f"{cell['contribution']['mean']:.3f}",
+        )
+    return table

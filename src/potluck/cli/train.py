@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from potluck.cli.options import JsonOption, PresetOption, RunArgument, ScenarioArgument
+from potluck.cli.data import load_shown
+from potluck.cli.options import JsonOption, PresetOption, RunArgument, ScenarioArgument, takes
+from potluck.cli.progress import TrainingDisplay, to_the_end
+from potluck.cli.runtime import chosen_scenario, start_cores
+from potluck.cli.tables import plain_table
 from potluck.errors import PotluckError
+from potluck.training.tensorboard import Board
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from potluck.training.config import RunConfig
     from potluck.training.run import Progress
-    from potluck.training.tensorboard import Board
-
-__all__ = ["export", "play", "resume", "train"]
 
 BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard into the run too.")]
 CheckpointOption = Annotated[float, typer.Option(min=0, help="Seconds between checkpoints: what a kill -9 costs.")]
@@ -26,34 +28,36 @@ MOST_COLUMNS = 6
 """Silos that a table shows one by one."""
 
 
-AgentOption = Annotated[str, typer.Option(help="Who learns: see potluck list agent.")]
-TaskOption = Annotated[
-    str | None, typer.Option(help="Train for real on this task (see potluck data list); else as the scenario says.")
-]
-SlotsOption = Annotated[int, typer.Option(help="Slots that each seed plays, over all its games.")]
-SeedsOption = Annotated[int, typer.Option(help="Independent runs side by side, from the scenario's seed on.")]
-GamesOption = Annotated[int, typer.Option(help="Games that a seed's agents play at once.")]
-WindowOption = Annotated[int, typer.Option(help="D, slots between two updates; 0 leaves it to the game.")]
-EstimatorOption = Annotated[str | None, typer.Option(help="Of the actor's gradient: see potluck list estimator.")]
-TargetOption = Annotated[str | None, typer.Option(help="Of the critic: see potluck list target.")]
-DncOption = Annotated[str | None, typer.Option(help="Which network has a DNC: critic, actor, both or none.")]
-PolicyOption = Annotated[str | None, typer.Option(help="Distribution over [0, 1]: see potluck list policy.")]
+def _choice(text: str) -> tuple[Any, None]:
+    return Annotated[str | None, typer.Option(help=text)], None
 
 
+def _count(text: str, default: int) -> tuple[Any, int]:
+    return Annotated[int, typer.Option(help=text)], default
+
+
+RUN_OPTIONS = {
+    "path": (ScenarioArgument, None),
+    "preset": (PresetOption, None),
+    "agent": (Annotated[str, typer.Option(help="Who learns: see potluck list agent.")], "mpgd"),
+    "task": _choice("Train for real on this task (see potluck data list); else as the scenario says."),
+    "slots": _count("Slots that each seed plays, over all its games.", 100_000),
+    "seeds": _count("Independent runs side by side, from the scenario's seed on.", 5),
+    "games": _count("Games that a seed's agents play at once.", 16),
+    "window": _count("D, slots between two updates; 0 leaves it to the game.", 0),
+    "estimator": _choice("Of the actor's gradient: see potluck list estimator."),
+    "target": _choice("Of the critic: see potluck list target."),
+    "dnc": _choice("Which network has a DNC: critic, actor, both or none."),
+    "policy": _choice("Distribution over [0, 1]: see potluck list policy."),
+}
+"""What `train` and `sweep` are asked for; `run_config` makes a run of it."""
+
+
+@takes(RUN_OPTIONS)
 def train(
-    path: ScenarioArgument = None,
-    preset: PresetOption = None,
-    agent: AgentOption = "mpgd",
-    task: TaskOption = None,
-    slots: SlotsOption = 100_000,
-    seeds: SeedsOption = 5,
-    games: GamesOption = 16,
+    *,
+    asked: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/AGENT-TASK otherwise.")] = None,
-    window: WindowOption = 0,
-    estimator: EstimatorOption = None,
-    target: TargetOption = None,
-    dnc: DncOption = None,
-    policy: PolicyOption = None,
     checkpoint: CheckpointOption = 20.0,
     tensorboard: BoardOption = False,
     json: JsonOption = False,
@@ -71,31 +75,18 @@ def train(
     """
     from potluck.training.run import start
 
-    config = run_config(
-        path, preset, task, agent=agent, slots=slots, seeds=seeds, games=games, window=window, estimator=estimator,
-        target=target, dnc=dnc, policy=policy,
-    )  # fmt: skip
-    source = Path(task or _source(config)).stem.replace(":", "-")
-    folder = out or Path("runs") / f"{agent.replace(':', '-')}-{source}"
-    board = _board(folder, tensorboard)
+    config = run_config(**asked)
+    source = Path(asked["task"] or _source(config)).stem.replace(":", "-")
+    folder = out or Path("runs") / f"{config.agent.replace(':', '-')}-{source}"
+    board = Board(folder) if tensorboard else None
     follow(config, start(config, folder, interval=checkpoint), folder, board, json)
 
 
 def run_config(
-    path: Path | None,
-    preset: str | None,
-    task: str | None,
-    *,
-    agent: str,
-    slots: int,
-    seeds: int,
-    games: int,
-    window: int,
-    **options: str | None,
-) -> "RunConfig":
-    """What `train` and `sweep` are asked for; the task's data is loaded with its progress on stderr."""
-    from potluck.cli.runtime import chosen_scenario, start_cores
-
+    path: Path | None, preset: str | None, task: str | None, agent: str,
+    slots: int, seeds: int, games: int, window: int, **options: str | None,
+) -> "RunConfig":  # fmt: skip
+    """The run that is asked for; the task's data is loaded with its progress on stderr."""
     scenario = chosen_scenario(path, preset)
     start_cores()
     from potluck.agents import Options
@@ -103,19 +94,16 @@ def run_config(
     from potluck.training.config import RunConfig
 
     if task is None and isinstance(scenario.precision, FederationConfig):
-        _load(scenario.precision.task)
+        load_shown(scenario.precision.task)
     if task is not None:
         from potluck.federation.from_scenario import on_task
 
-        scenario = on_task(scenario, task, _load(task))
+        scenario = on_task(scenario, task, load_shown(task))
     return RunConfig(scenario, agent, Options(**options), slots, seeds, games, window)
 
 
 def resume(
-    run: RunArgument,
-    checkpoint: CheckpointOption = 20.0,
-    tensorboard: BoardOption = False,
-    json: JsonOption = False,
+    run: RunArgument, checkpoint: CheckpointOption = 20.0, tensorboard: BoardOption = False, json: JsonOption = False
 ) -> None:
     """Go on with a run or a sweep that was stopped, from its newest checkpoint to its last slot.
 
@@ -123,7 +111,6 @@ def resume(
 
     [bold]potluck resume runs/x[/bold]
     """
-    from potluck.cli.runtime import start_cores
     from potluck.training.config import read_config
     from potluck.training.sweep import SWEEP
 
@@ -132,7 +119,7 @@ def resume(
 
         return resume_sweep(run, checkpoint, json)
     config = read_config(run)
-    board = _board(run, tensorboard)
+    board = Board(run) if tensorboard else None
     start_cores()
     from potluck.training.run import resume
 
@@ -153,13 +140,10 @@ def play(
     """
     if not 0 <= game < 2**32:
         raise PotluckError(f"must be 0 or more and below 2**32, got {game}", field="game")
-    from potluck.cli.runtime import start_cores
-
     start_cores()
     import equinox as eqx
     import jax
     import numpy as np
-    from rich.console import Console
 
     from potluck.training.evaluation import episode
     from potluck.training.run import trained
@@ -168,18 +152,9 @@ def play(
         found = trained(run)
         seed = found.config.scenario.seed if seed is None else seed
         _, slots = eqx.filter_jit(episode)(*found.of_seed(seed), jax.random.key(game))
-    rows = [
-        {
-            "slot": t + 1,
-            "contributions": np.asarray(slots.contributions[t], float).tolist(),
-            "precision": float(slots.precision[t]),
-            "signal": float(slots.signal[t]),
-            "payoffs": np.asarray(slots.payoffs[t], float).tolist(),
-            "transfers": np.asarray(slots.transfers[t], float).tolist(),
-            "welfare": float(slots.welfare[t]),
-        }
-        for t in range(len(slots.precision))
-    ]
+    names = ("contributions", "precision", "signal", "payoffs", "transfers", "welfare")
+    columns = {name: np.asarray(getattr(slots, name), float).tolist() for name in names}
+    rows = [{"slot": t + 1} | {name: columns[name][t] for name in names} for t in range(len(columns["welfare"]))]
     if json:
         played = {"run": str(run), "agent": found.config.agent, "seed": seed, "game": game, "slots": rows}
         typer.echo(jsonlib.dumps(played))
@@ -204,8 +179,6 @@ def export(
 
     [bold]potluck export runs/x --silo 2 --out hospital-2.potluck[/bold]
     """
-    from potluck.cli.runtime import start_cores
-
     start_cores()
     from potluck.training.export import export_policy, load_policy
     from potluck.training.run import trained
@@ -220,29 +193,13 @@ def export(
         typer.echo(f"Wrote {out}: silo {silo} of seed {seed}, {size:,} bytes, decides from {sees} numbers")
 
 
-def _load(task: str) -> Any:
-    """The task's data, with its download on stderr where there is one."""
-    from potluck.cli.data import Watching
-    from potluck.federation import load
-
-    with Watching() as listener:
-        return load(task, listener)
-
-
 def _source(config: "RunConfig") -> str:
     """What precision comes from, in a word."""
     return getattr(config.scenario.precision, "task", "curve")
 
 
-def _board(folder: Path, wanted: bool) -> "Board | None":
-    from potluck.training.tensorboard import Board
-
-    return Board(folder) if wanted else None
-
-
-def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board: "Board | None", json: bool) -> None:
+def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board: Board | None, json: bool) -> None:
     """Show a run's progress to its end, or to Ctrl-C."""
-    from potluck.cli.progress import TrainingDisplay, to_the_end
     from potluck.training.metrics import summary
     from potluck.training.run import METRICS
 
@@ -277,17 +234,12 @@ def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board:
     typer.echo(f"Curves: {folder / METRICS}. See it play: potluck play {folder}")
 
 
-def _slots(rows: list[dict[str, Any]], title: str) -> "Table":
-    from rich.box import SIMPLE
-    from rich.table import Table
-
+def _slots(rows: list[dict[str, Any]], title: str) -> Table:
     silos = len(rows[0]["contributions"])
     each = silos <= MOST_COLUMNS
     d = [f"d{n}" for n in range(silos)] if each else ["mean d", "least d", "most d"]
     u = [f"u{n}" for n in range(silos)] if each else ["mean u", "least u", "most u"]
-    table = Table(title=title, box=SIMPLE, padding=(0, 0, 0, 1))
-    for head in ("slot", *d, "P", "signal", *u, "welfare"):
-        table.add_column(head, justify="right", no_wrap=True)
+    table = plain_table("slot", *d, "P", "signal", *u, "welfare", title=title)
 
     def shown(values: list[float]) -> list[float]:
         return values if each else [sum(values) / silos, min(values), max(values)]

@@ -1,6 +1,7 @@
 """Where self-interest leads: best responses, Nash equilibria, and how far any play is from one."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
@@ -9,23 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from potluck.economy.optimise import maximise_on_box, maximise_on_segment
-from potluck.economy.payoff import Precision, StageGame, payoffs
-from potluck.economy.potential import potential, separable
-
-__all__ = [
-    "Equilibrium",
-    "Solver",
-    "Uniqueness",
-    "best_response",
-    "best_response_dynamics",
-    "black_box",
-    "equilibrium",
-    "nash",
-    "nash_conv",
-    "regrets",
-    "solver",
-    "uniqueness",
-]
+from potluck.economy.payoff import Precision, StageGame, payoff_gains
+from potluck.economy.potential import potential_gain, separable
 
 
 def black_box(measure: Callable[[np.ndarray], float]) -> Precision:
@@ -50,16 +36,19 @@ def black_box(measure: Callable[[np.ndarray], float]) -> Precision:
 def best_response(
     game: StageGame, contributions: Float[Array, " silos"], silo: Int[Array, ""] | int
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """d_n maximising u_n(d_n, d_−n) on [0, 1] and the payoff there; by values alone, corners included."""
-    grid = jnp.linspace(0, 1, 33, dtype=contributions.dtype)
-    return maximise_on_segment(lambda own: payoffs(game, contributions.at[silo].set(own))[silo], grid)
+    """d_n maximising u_n(d_n, d_−n) on [0, 1], and what it gains; by values alone, corners included."""
+
+    def gain(own: Float[Array, ""]) -> Float[Array, ""]:
+        return payoff_gains(game, contributions, contributions.at[silo].set(own))[silo]
+
+    return maximise_on_segment(gain, jnp.linspace(0, 1, 33, dtype=contributions.dtype))
 
 
 def regrets(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, " silos"]:
     """ε_n = max_{d_n′} u_n(d_n′, d_−n) − u_n(d): what silo n could gain by deviating alone."""
     silos = jnp.arange(contributions.shape[0])
-    _, best = jax.vmap(lambda silo: best_response(game, contributions, silo))(silos)
-    return jnp.maximum(best - payoffs(game, contributions), 0.0)
+    _, gains = jax.vmap(lambda silo: best_response(game, contributions, silo))(silos)
+    return jnp.maximum(gains, 0.0)
 
 
 def nash_conv(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
@@ -73,7 +62,7 @@ def nash(game: StageGame, start: Float[Array, " silos"] | None = None) -> Float[
     Refuses a mechanism that leaves the game no potential: `equilibrium` searches there.
     """
     middle = jnp.full_like(game.terms.profit, 0.5)
-    return maximise_on_box(lambda contributions: potential(game, contributions), middle if start is None else start)
+    return maximise_on_box(partial(potential_gain, game), middle if start is None else start)
 
 
 class _Play(NamedTuple):
@@ -85,7 +74,7 @@ class _Play(NamedTuple):
 def best_response_dynamics(
     game: StageGame, start: Float[Array, " silos"], tolerance: float = 1e-9, rounds: int = 2000
 ) -> Float[Array, " silos"]:
-    """Silos answer one another in turn until nobody's payoff gains more than `tolerance` of it in a round.
+    """Silos answer one another in turn until nobody gains more than `tolerance` of its profit p_n in a round.
 
     Every answer raises Φ where there is one, so play cannot cycle; without one it may, and `rounds` ends it. Needs
     nothing but values of P.
@@ -96,10 +85,9 @@ def best_response_dynamics(
         silo: Int[Array, ""] | int, state: tuple[Float[Array, " silos"], Float[Array, ""]]
     ) -> tuple[Array, Array]:
         contributions, moved = state
-        now = payoffs(game, contributions)[silo]
-        own, value = best_response(game, contributions, silo)
-        gain = (value - now) / jnp.maximum(jnp.abs(value), 1e-30)
-        return jnp.where(gain > 0, contributions.at[silo].set(own), contributions), jnp.maximum(moved, gain)
+        own, gain = best_response(game, contributions, silo)
+        answered = jnp.where(gain > 0, contributions.at[silo].set(own), contributions)
+        return answered, jnp.maximum(moved, gain / game.terms.profit[silo])
 
     def play(state: _Play) -> _Play:
         contributions, moved = jax.lax.fori_loop(0, silos, answer, (state.contributions, jnp.zeros_like(state.moved)))

@@ -13,16 +13,6 @@ from potluck.economy.payoff import StageGame, facts_at, payoffs, settled_at
 from potluck.errors import PotluckError
 from potluck.mechanisms import Facts, Mechanism, facts_of
 
-__all__ = [
-    "Declaring",
-    "Overstating",
-    "Splittable",
-    "gain_from_over_reporting",
-    "gain_from_overstating_cost",
-    "gain_from_shading",
-    "gain_from_splitting",
-]
-
 State = TypeVar("State")
 
 

@@ -11,8 +11,6 @@ from jaxtyping import Array, Float, PyTree
 from potluck.mechanisms import Facts, Mechanism, Redistribution, Settlement, facts_of, first_state, settle_slot
 from potluck.scenario.terms import Terms
 
-__all__ = ["Payoff", "Precision", "StageGame", "facts_at", "payoff", "payoffs", "settle", "settled_at"]
-
 Precision = Callable[[Float[Array, " silos"]], Float[Array, ""]]
 """P(d): the value of the precision at joint contributions d. Nothing else is ever asked of it."""
 
@@ -127,3 +125,15 @@ def settle(game: StageGame, contributions: Float[Array, " silos"]) -> Payoff:
 def payoffs(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, " silos"]:
     """u(d): each silo's payoff at joint contributions d."""
     return settle(game, contributions).total
+
+
+def payoff_gains(
+    game: StageGame, before: Float[Array, " silos"], after: Float[Array, " silos"]
+) -> Float[Array, " silos"]:
+    """u(d′) − u(d) = p_n·(P(d′) − P(d)) − κ v_n|D_n|·(d_n′ − d_n) + r_n(d′) − r_n(d).
+
+    Part by part, so that C_n, however large, costs no digits.
+    """
+    here, there = facts_at(game, before), facts_at(game, after)
+    received = settled_at(game, there).transfers - settled_at(game, here).transfers
+    return game.terms.profit * (there.precision - here.precision) - game.cost * (after - before) + received

@@ -1,5 +1,7 @@
 """The function that every silo climbs without knowing it, and the one the paper printed."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -8,12 +10,22 @@ from potluck.errors import PotluckError
 from potluck.mechanisms import Separable
 from potluck.mechanisms.redistribution import others
 
-__all__ = ["potential", "printed_error", "printed_potential", "separable"]
-
 
 def separable(game: StageGame) -> bool:
     """Whether the mechanism leaves the game a potential."""
     return isinstance(game.mechanism, Separable)
+
+
+def potential_gain(game: StageGame, before: Float[Array, " silos"], after: Float[Array, " silos"]) -> Float[Array, ""]:
+    """Φ(d′) − Φ(d) = P(d′) − P(d) + Σ_n [g_n(d_n′) − g_n(d_n) − κ v_n|D_n|·(d_n′ − d_n)] / p_n.
+
+    Silo by silo: a large cost or a small profit drowns the others' terms only where that silo moves, and C_n is left
+    out, which never does.
+    """
+    mechanism = _separable(game)
+    here, there = facts_at(game, before), facts_at(game, after)
+    own = mechanism.own(game.begun, there) - mechanism.own(game.begun, here) - game.cost * (after - before)
+    return there.precision - here.precision + jnp.sum(own / game.terms.profit)
 
 
 def potential(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
@@ -22,11 +34,15 @@ def potential(game: StageGame, contributions: Float[Array, " silos"]) -> Float[A
     The exact weighted potential, weights p_n: p_n·(Φ(d′) − Φ(d)) = u_n(d′) − u_n(d) whenever only silo n moves.
     Under redistribution g_n = Σ_{j≠n} α_nj·d_n (times |D_n|/unit on basis `samples`).
     """
+    facts = facts_at(game, contributions)
+    own = _separable(game).own(game.begun, facts) - game.cost * contributions - game.terms.communication
+    return facts.precision + jnp.sum(own / game.terms.profit)
+
+
+def _separable(game: StageGame) -> Separable[Any]:
     if not isinstance(game.mechanism, Separable):
         raise PotluckError(f"{type(game.mechanism).__name__} leaves the game no potential", field="mechanism")
-    facts = facts_at(game, contributions)
-    own = game.mechanism.own(game.begun, facts) - game.cost * contributions - game.terms.communication
-    return facts.precision + jnp.sum(own / game.terms.profit)
+    return game.mechanism
 
 
 def printed_potential(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:

@@ -8,26 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from potluck.economy.equilibrium import best_response, nash
-from potluck.economy.optimise import maximise_on_box, maximise_on_segment
+from potluck.economy.optimise import maximise_on_box, smallest_of_the_best
 from potluck.economy.payoff import StageGame, facts_at, payoffs, settle, settled_at
 from potluck.mechanisms import NoTransfers
 from potluck.scenario.terms import Terms
-
-__all__ = [
-    "FirstBest",
-    "Rationality",
-    "budget_residual",
-    "dominant_intensity",
-    "first_best",
-    "jain_index",
-    "pigouvian_intensity",
-    "pigouvian_subsidies",
-    "planner",
-    "price_of_anarchy",
-    "rationality",
-    "welfare",
-    "welfare_optimal_intensity",
-]
 
 
 def welfare(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:
@@ -37,7 +21,12 @@ def welfare(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Arr
 
 def planner(game: StageGame) -> Float[Array, " silos"]:
     """argmax_d W(d): what one owner of all silos would contribute."""
-    return maximise_on_box(lambda d: welfare(game, d) / game.terms.profit.sum(), jnp.full_like(game.terms.profit, 0.5))
+
+    def gain(before: Float[Array, " silos"], after: Float[Array, " silos"]) -> Float[Array, ""]:
+        spent = game.cost @ (after - before)
+        return game.precision(after) - game.precision(before) - spent / game.terms.profit.sum()
+
+    return maximise_on_box(gain, jnp.full_like(game.terms.profit, 0.5))
 
 
 def pigouvian_subsidies(game: StageGame, optimum: Float[Array, " silos"]) -> Float[Array, " silos"]:
@@ -64,22 +53,24 @@ def _dominant_for_each(game: StageGame) -> Float[Array, " silos"]:
 
 
 def welfare_optimal_intensity(game: StageGame) -> Float[Array, ""]:
-    """Uniform α whose equilibrium has the highest welfare; the smallest, where many do equally well.
+    """The smallest uniform α whose equilibrium has the highest welfare, but for a billionth of the gain.
 
     From the dominant intensity on nothing moves, so the search ends there. Unequal silos reach their bounds one after
-    another, which gives welfare several hills, the narrow ones where cheap silos turn: hence a fine grid, half of it
-    even, half with as many points between two such turns as between any others.
+    another, and where one takes another's place welfare jumps: it has many hills, and the bills that silos pay tell
+    where another may hide. The first grid is half even, half with as many points between two silos' dominant
+    intensities as between any others.
     """
     turns = jnp.concatenate([jnp.zeros(1, game.cost.dtype), jnp.sort(_dominant_for_each(game))])
-    points = 65 if game.cost.shape[0] <= 16 else 17
-    even = jnp.linspace(0, turns[-1], points)
-    by_turns = jnp.interp(jnp.linspace(0, len(turns) - 1, points), jnp.arange(len(turns)), turns)
-    best, _ = maximise_on_segment(
-        lambda intensity: welfare(game, nash(game.at(intensity))),
-        jnp.sort(jnp.concatenate([even, by_turns])),
-        tie=1e-7,
-    )
-    return best
+    even = jnp.linspace(0, turns[-1], 17)
+    by_turns = jnp.interp(jnp.linspace(0, len(turns) - 1, 17), jnp.arange(len(turns)), turns)
+
+    def reached(intensity: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, " silos"]]:
+        contributions = nash(game.at(intensity))
+        bills = game.cost * contributions
+        # W but for Σ C, which would cost digits.
+        return game.terms.profit.sum() * game.precision(contributions) - bills.sum(), bills
+
+    return smallest_of_the_best(reached, jnp.sort(jnp.concatenate([even, by_turns])), tie=1e-9)
 
 
 class FirstBest(NamedTuple):
@@ -163,13 +154,16 @@ def rationality(game: StageGame, contributions: Float[Array, " silos"], without:
         game.precision,
     )
     nobody = jnp.zeros_like(contributions)
-    _, alone = jax.vmap(lambda silo: best_response(offline, nobody, silo))(jnp.arange(nobody.shape[0]))
+    _, gains = jax.vmap(lambda silo: best_response(offline, nobody, silo))(jnp.arange(nobody.shape[0]))
+    alone = payoffs(offline, nobody) + gains
     return Rationality(reached, reached - alone, reached - payoffs(unpaid, without))
 
 
 def jain_index(shares: Float[Array, " silos"]) -> Float[Array, ""]:
-    """(Σu)² / (N·Σu²): 1 when all fare alike, 1/N when one takes all."""
-    return shares.sum() ** 2 / jnp.maximum(shares.shape[0] * jnp.sum(shares**2), 1e-30)
+    """(Σu)² / (N·Σu²): 1 when all fare alike, 1/N when one takes all; whatever the unit of money."""
+    largest = jnp.max(jnp.abs(shares))
+    relative = jnp.where(largest > 0, shares / jnp.where(largest > 0, largest, 1.0), 1.0)
+    return relative.sum() ** 2 / (shares.shape[0] * jnp.sum(relative**2))
 
 
 def budget_residual(game: StageGame, contributions: Float[Array, " silos"]) -> Float[Array, ""]:

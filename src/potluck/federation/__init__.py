@@ -3,11 +3,11 @@
 from potluck.federation.aggregations import AGGREGATIONS
 from potluck.federation.build import build, check_contributions, federation_config
 from potluck.federation.data import Dataset
-from potluck.federation.fedavg import FedAvg, Global, Silo, State, samples_of
+from potluck.federation.fedavg import FedAvg, State, samples_of
 from potluck.federation.fetching import load
 from potluck.federation.models import MODELS
 from potluck.federation.optimisers import OPTIMISERS
-from potluck.federation.runs import ShardedFedAvg, Trace, run, run_games, shard
+from potluck.federation.runs import run, run_games, shard
 from potluck.federation.source import Measurement, PrecisionSource
 from potluck.federation.task import Task
 from potluck.federation.tasks import TASKS
@@ -19,14 +19,10 @@ __all__ = [
     "TASKS",
     "Dataset",
     "FedAvg",
-    "Global",
     "Measurement",
     "PrecisionSource",
-    "ShardedFedAvg",
-    "Silo",
     "State",
     "Task",
-    "Trace",
     "build",
     "check_contributions",
     "federation_config",

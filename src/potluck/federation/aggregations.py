@@ -11,8 +11,6 @@ from jaxtyping import Array, Float
 
 from potluck.registry import Registry
 
-__all__ = ["AGGREGATIONS", "Aggregation"]
-
 Scalar: TypeAlias = Float[Array, ""] | float
 EPSILON = 1e-3
 """Of the adaptive ones, which keeps weights that hardly move from moving by a whole step."""
@@ -26,7 +24,6 @@ class Aggregation(Protocol):
         self, server_learning_rate: Scalar = ..., server_momentum: Scalar = ...
     ) -> optax.GradientTransformation:
         """An optimiser for −Δ."""
-        ...
 
 
 def fedavg(server_learning_rate: Scalar = 1.0, server_momentum: Scalar = 0.0) -> optax.GradientTransformation:

@@ -22,9 +22,6 @@ from potluck.federation.tasks import TASKS
 from potluck.scenario import FederationConfig
 from potluck.scenario.explain import first_fault
 
-__all__ = ["build", "check_contributions", "federation_config"]
-
-
 DEFAULT = FederationConfig()
 Sizes: TypeAlias = float | SupportsIndex | Sequence[float | SupportsIndex] | np.ndarray
 """One number for all silos, or one for each."""
@@ -100,14 +97,7 @@ def build(
     )
 
 
-def local_sizes(
-    data: Dataset,
-    silos: int,
-    samples: Sizes | None,
-    kind: str,
-    *,
-    spare: bool = False,
-) -> list[int]:
+def local_sizes(data: Dataset, silos: int, samples: Sizes | None, kind: str, *, spare: bool = False) -> list[int]:
     """|D_n| for every silo: as given, else the task's default, else all that there is.
 
     With `spare`, a size that was not given leaves at least as much again for the local set to change to.

@@ -10,8 +10,6 @@ from potluck.federation.source import Measurement
 from potluck.scenario import CurvePrecision, Drawn
 from potluck.scenario.terms import counts
 
-__all__ = ["Curve", "CurveSource", "MeanCurve", "Progress", "curve", "fit"]
-
 
 class Curve(eqx.Module):
     """P(K) = ceiling − (ceiling − initial)·(1 + K/scale)^(−exponent), K the samples trained on so far.
@@ -48,16 +46,13 @@ class CurveSource(eqx.Module):
     """Whether sizes are drawn anew in every slot, or once for a game."""
 
     def init(self, key: PRNGKeyArray | Array) -> Progress:
-        """Nothing trained yet."""
         samples = self.held if self.drawn is None else counts(self.drawn, key)
         return Progress(trained=jnp.zeros_like(self.curve.scale), samples=samples)
 
     def samples(self, state: Progress) -> Float[Array, " silos"]:
-        """|D_n[t]| of the coming slot."""
         return state.samples
 
     def measure(self, state: Progress) -> Float[Array, ""]:
-        """P of what is trained so far."""
         return self.curve.level(state.trained)
 
     def train(

@@ -15,8 +15,6 @@ from jaxtyping import Integer, UInt8
 
 from potluck.errors import PotluckError
 
-__all__ = ["CorruptError", "Dataset", "assemble", "cache_dir", "cached_path", "check_data", "digest", "read_npz"]
-
 ARRAYS = ("images", "labels", "test_images", "test_labels")
 
 
@@ -112,10 +110,7 @@ def in_one_line(fault: Exception) -> str:
 
 def check_data(data: Dataset) -> None:
     """Refuse arrays that would be cut off, cast or trained on as something else."""
-    for part, images, labels in (
-        ("", data.images, data.labels),
-        ("test_", data.test_images, data.test_labels),
-    ):
+    for part, images, labels in (("", data.images, data.labels), ("test_", data.test_images, data.test_labels)):
         if images.dtype != np.uint8 or images.ndim != 4:
             raise PotluckError(
                 f"{data.name}: {part}images must be uint8 (samples, height, width, channels), got {images.dtype} "

@@ -9,8 +9,6 @@ from potluck.errors import PotluckError
 from potluck.federation.data import CorruptError, Dataset, assemble, in_one_line, read_npz, verified
 from potluck.federation.task import Decode, Download, Listener, Task, UnavailableError, Way
 
-__all__ = ["decoded", "download", "from_folder", "from_publishers", "ways"]
-
 CHUNK = 1 << 18
 PATIENCE_SECONDS = 15.0
 
@@ -82,12 +80,10 @@ class Progress:
         self.tell, self.total, self.done = tell, 0, 0
 
     def update(self, count: int) -> None:
-        """So many more bytes."""
         self.done += count
         self.tell(min(self.done, self.total) if self.total else self.done, self.total or None)
 
     def reset(self) -> None:
-        """From the start again."""
         self.done = 0
 
     def close(self) -> None:

@@ -16,8 +16,6 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from potluck.errors import PotluckError
 from potluck.scenario.federation import DynamicsName
 
-__all__ = ["Dynamics", "Redraw", "Static", "Stream", "Window", "dynamics_named"]
-
 Integer: TypeAlias = int | tuple[int, ...]
 Real: TypeAlias = float | tuple[float, ...]
 """One number for all silos, or one for each."""
@@ -46,23 +44,18 @@ class Dynamics(Protocol):
 
     def pool(self, size: int, available: int) -> int:
         """How many samples a silo of nominal size `size` should own, when it can own `available` at most."""
-        ...
 
     def least(self) -> Int[np.ndarray, "*silos"]:
         """The smallest pool that leaves a silo something to change to: one number for all silos, or one for each."""
-        ...
 
     def bound(self, pool: int) -> int:
         """The largest |D_n[t]| there can be, given the largest pool: what the engine must be able to shuffle."""
-        ...
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """D_n[0], given the pools' sizes."""
-        ...
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
         """D_n[t + 1]."""
-        ...
 
 
 class Static(eqx.Module):
@@ -78,16 +71,13 @@ class Static(eqx.Module):
         return np.array(1)
 
     def bound(self, pool: int) -> int:
-        """All of it."""
         return pool
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Take all of it."""
         del key
         return Window(start=jnp.zeros_like(pool), size=pool)
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Change nothing."""
         del pool, key
         return window
 
@@ -99,7 +89,6 @@ class Redraw(eqx.Module):
     deviation: Real = eqx.field(default=50.0, converter=_plain)
 
     def __check_init__(self) -> None:
-        """Refuse sizes that no set can have."""
         if not (_within(self.mean, 1) and _within(self.deviation, 0)):
             raise PotluckError(
                 f": redraw needs mean ≥ 1 and deviation ≥ 0, got {self.mean} and {self.deviation}", field="dynamics"
@@ -119,7 +108,6 @@ class Redraw(eqx.Module):
         return min(pool, int(self.least().max()))
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Draw once."""
         sizes, starts = jax.random.split(key)
         mean, deviation = (jnp.asarray(value, jnp.float32) for value in (self.mean, self.deviation))
         drawn = mean + deviation * jax.random.normal(sizes, pool.shape, jnp.float32)
@@ -128,7 +116,6 @@ class Redraw(eqx.Module):
         return Window(start=jax.random.randint(starts, pool.shape, 0, pool, pool.dtype), size=size)
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Draw again."""
         del window
         return self.init(pool, key)
 
@@ -140,7 +127,6 @@ class Stream(eqx.Module):
     arrivals: Integer = eqx.field(converter=_plain)
 
     def __check_init__(self) -> None:
-        """Refuse windows that no stream can fill."""
         if not (_within(self.window, 1) and _within(self.arrivals, 0)):
             raise PotluckError(
                 f": stream needs window ≥ 1 and arrivals ≥ 0, got {self.window} and {self.arrivals}", field="dynamics"
@@ -155,7 +141,6 @@ class Stream(eqx.Module):
         return np.asarray(np.add(self.window, self.arrivals), int)
 
     def bound(self, pool: int) -> int:
-        """The longest window."""
         return min(pool, int(np.max(self.window)))
 
     def init(self, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
@@ -164,7 +149,6 @@ class Stream(eqx.Module):
         return Window(start=start, size=jnp.minimum(jnp.asarray(self.window, pool.dtype), pool))
 
     def step(self, window: Window, pool: Int[Array, " silos"], key: PRNGKeyArray) -> Window:
-        """Slide."""
         del key
         arrivals = jnp.asarray(self.arrivals, pool.dtype)
         return Window(start=(window.start + arrivals) % pool, size=window.size)

@@ -21,8 +21,6 @@ from potluck.federation.optimisers import OPTIMISERS
 from potluck.federation.source import Measurement
 from potluck.scenario.federation import PartialBatches
 
-__all__ = ["FedAvg", "Global", "Silo", "State", "samples_of"]
-
 Tree = TypeVar("Tree")
 NOBODY = 2**32 - 1
 """An identity that no silo has, for the draws of a round that are not a silo's own."""
@@ -150,16 +148,13 @@ class FedAvg(eqx.Module):
         return Global(weights=weights, server=self.server().init(weights))
 
     def server(self) -> optax.GradientTransformation:
-        """The server's optimiser."""
         given = {"server_learning_rate": self.server_learning_rate, "server_momentum": self.server_momentum}
         return AGGREGATIONS[self.aggregation](**{name: value for name, value in given.items() if value is not None})
 
     def samples(self, state: State) -> Float[Array, " silos"]:
-        """|D_n[t]| of the coming slot."""
         return state.window.size.astype(jnp.float32)
 
     def measure(self, state: State) -> Float[Array, ""]:
-        """P of the global model as it is."""
         return self.precision(state.model.weights)
 
     def train(

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +21,6 @@ from potluck.federation.data import ARRAYS, CorruptError, Dataset, cache_dir, ca
 from potluck.federation.downloads import ways
 from potluck.federation.task import Listener, Task, UnavailableError
 from potluck.federation.tasks import TASKS
-
-__all__ = ["fetch", "keep", "load", "task_named"]
 
 STALE_SECONDS = 3600.0
 SCRATCH = "potluck-fetching-"
@@ -60,10 +58,15 @@ def fetch(task: Task, listener: Listener | None = None) -> Dataset:
         return data
     for way in ways(task.download):
         with _scratch() as scratch:
-            data = _attempt(way.description, functools.partial(way.read, task, scratch, listener), tried, listener)
+            data = _attempt(
+                way.description, functools.partial(way.read, task, Path(scratch), listener), tried, listener
+            )
         if data is not None:
             listener.say(f"{name}: from {way.description}")
-            _keep_if_possible(data, listener)
+            try:
+                keep(data)
+            except PotluckError as fault:  # as good for this time
+                listener.say(f"{fault}; {name} is used without being kept")
             return data
     raise PotluckError(
         f"{name} could not be fetched. Ways tried: " + "; ".join(f"({i}) {t}" for i, t in enumerate(tried, 1))
@@ -82,14 +85,6 @@ def _attempt(description: str, read: Callable[[], Dataset], tried: list[str], li
     return None
 
 
-def _keep_if_possible(data: Dataset, listener: Listener) -> None:
-    """Keep verified data for the next time; where that fails it is as good for this time."""
-    try:
-        keep(data)
-    except PotluckError as fault:
-        listener.say(f"{fault}; {data.name} is used without being kept")
-
-
 def _from_cache(task: Task) -> Dataset:
     try:
         return read_npz(task.name, cached_path(task.name), task.sha256)
@@ -97,25 +92,15 @@ def _from_cache(task: Task) -> Dataset:
         raise UnavailableError("not there yet") from None
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """Yield a folder for downloads, gone afterwards: on the cache's disk, or the system's where that is read-only."""
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = stack.enter_context(_temporary(cache_dir()))
-        except OSError:
-            try:
-                folder = stack.enter_context(_temporary(Path(tempfile.gettempdir())))
-            except OSError as fault:
-                raise PotluckError(
-                    f"cache: neither {cache_dir()} nor the system's temporary folder can be written; set POTLUCK_CACHE"
-                ) from fault
-        yield Path(folder)
-
-
-def _temporary(root: Path) -> tempfile.TemporaryDirectory[str]:
-    root.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root, ignore_cleanup_errors=True)
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder for downloads, gone afterwards: on the cache's disk, or the system's where that is read-only."""
+    for root in (cache_dir(), Path(tempfile.gettempdir())):
+        with contextlib.suppress(OSError):
+            root.mkdir(parents=True, exist_ok=True)
+            return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root, ignore_cleanup_errors=True)
+    raise PotluckError(
+        f"cache: neither {cache_dir()} nor the system's temporary folder can be written; set POTLUCK_CACHE"
+    )
 
 
 def _sweep(root: Path, name: str) -> None:

@@ -13,8 +13,6 @@ from potluck.federation.fedavg import FedAvg
 from potluck.federation.fetching import load
 from potluck.scenario import CurvePrecision, FederationConfig, Normal, Scenario, Terms
 
-__all__ = ["on_task", "precision_source"]
-
 REACH = 5
 """Deviations above the mean that a drawn size may reach before the data runs out."""
 

@@ -19,19 +19,6 @@ from potluck.errors import PotluckError
 from potluck.registry import Registry
 from potluck.scenario import FederationConfig
 
-__all__ = [
-    "CNN",
-    "MODELS",
-    "Architecture",
-    "Constructor",
-    "Dense",
-    "Model",
-    "Perceptron",
-    "convolve",
-    "kernel",
-    "patches",
-]
-
 HIDDEN = 64
 
 
@@ -41,7 +28,6 @@ class Model(Protocol):
 
     def __call__(self, features: Float[Array, "..."]) -> Float[Array, " classes"]:
         """Logits of one sample."""
-        ...
 
 
 @runtime_checkable
@@ -50,11 +36,9 @@ class Architecture(Protocol):
 
     def init(self, key: PRNGKeyArray) -> Model:
         """Fresh weights."""
-        ...
 
     def features(self, images: UInt8[np.ndarray, "samples height width channels"]) -> UInt8[np.ndarray, "samples ..."]:
         """What one sample looks like to the model, still uint8."""
-        ...
 
 
 class Dense(eqx.Module):
@@ -83,7 +67,6 @@ class Perceptron(eqx.Module):
     layers: tuple[Dense, ...]
 
     def __call__(self, features: Float[Array, " inputs"]) -> Float[Array, " classes"]:
-        """Logits of one sample."""
         hidden = features
         for layer in self.layers[:-1]:
             hidden = jax.nn.relu(layer(hidden))
@@ -144,13 +127,6 @@ def convolve(layer: Dense, image: Float[Array, "height width channels"]) -> Floa
     return sum(parts[1:], parts[0]) + layer.bias.astype(image.dtype)
 
 
-def kernel(layer: Dense) -> Float[Array, "4 4 inputs outputs"]:
-    """Return a convolution layer's weights as the kernel of a direct convolution."""
-    outputs = layer.weight.shape[0]
-    blocks = layer.weight.T.reshape(2, 2, 2, 2, -1, outputs)
-    return blocks.swapaxes(1, 2).reshape(4, 4, -1, outputs)
-
-
 class CNN(eqx.Module):
     """Two 4 × 4 convolutions at stride 2 without padding, and one dense layer; the first reads patches cut before."""
 
@@ -173,7 +149,6 @@ class CNNArchitecture(eqx.Module):
     channels: tuple[int, int]
 
     def init(self, key: PRNGKeyArray) -> CNN:
-        """Fresh weights."""
         keys = jax.random.split(key, 3)
         rows, columns = (((side - 2) // 2 - 2) // 2 for side in self.shape[:2])
         return CNN(

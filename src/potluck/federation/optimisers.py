@@ -8,8 +8,6 @@ from jaxtyping import Array, Float
 
 from potluck.registry import Registry
 
-__all__ = ["OPTIMISERS", "Optimiser"]
-
 Optimiser: TypeAlias = Callable[[Float[Array, ""]], optax.GradientTransformation]
 """Its state starts afresh in every slot, since the global model has moved on.
 

@@ -8,8 +8,6 @@ from jaxtyping import Int
 from potluck.errors import PotluckError
 from potluck.scenario.federation import PartitionName
 
-__all__ = ["check_sizes", "dirichlet", "iid", "natural", "partition"]
-
 Indices = Int[np.ndarray, " size"]
 
 

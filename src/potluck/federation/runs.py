@@ -21,8 +21,6 @@ from potluck.federation.dynamics import Window
 from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet, check_length
 from potluck.federation.source import Measurement
 
-__all__ = ["ShardedFedAvg", "Trace", "compiled", "run", "run_games", "shard"]
-
 Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
 SILOS = "silos"
@@ -50,15 +48,12 @@ class ShardedFedAvg(eqx.Module):
     mesh: Mesh = eqx.field(static=True)
 
     def init(self, key: PRNGKeyArray) -> State:
-        """Fresh weights and the first local sets."""
         return self.fed.init(key)
 
     def samples(self, state: State) -> Float[Array, " silos"]:
-        """|D_n[t]| of the coming slot."""
         return self.fed.samples(state)
 
     def measure(self, state: State) -> Float[Array, ""]:
-        """P of the global model, outside any slot."""
         return self.fed.measure(state)
 
     def train(
@@ -161,7 +156,6 @@ def plan_of(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots
 
 
 def trace(source: FedAvg | ShardedFedAvg, plan: Float[Array, "slots silos"], key: PRNGKeyArray) -> Trace:
-    """Scan one game's slots."""
     start, slots = jax.random.split(key)
     state = source.init(start)
     initial = source.measure(state)

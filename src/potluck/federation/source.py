@@ -5,8 +5,6 @@ from typing import Protocol, TypeVar, runtime_checkable
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = ["Measurement", "PrecisionSource"]
-
 State = TypeVar("State")
 
 
@@ -28,18 +26,14 @@ class PrecisionSource(Protocol[State]):
 
     def init(self, key: PRNGKeyArray) -> State:
         """State before the first slot."""
-        ...
 
     def samples(self, state: State) -> Float[Array, " silos"]:
         """|D_n[t]|: what the coming slot's contributions are shares of."""
-        ...
 
     def measure(self, state: State) -> Float[Array, ""]:
         """P of the model as it is."""
-        ...
 
     def train(
         self, state: State, contributions: Float[Array, " silos"], key: PRNGKeyArray, *, marginal: bool = False
     ) -> tuple[State, Measurement]:
         """Train one slot on contributions d in [0, 1]ᴺ; the new state and what was measured."""
-        ...

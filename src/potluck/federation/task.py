@@ -9,8 +9,6 @@ import numpy as np
 
 from potluck.federation.data import Dataset
 
-__all__ = ["Decode", "Download", "Listener", "Task", "UnavailableError", "Way"]
-
 Decode: TypeAlias = Callable[[Path], dict[str, np.ndarray]]
 """From a folder with the files of one form to the arrays of a data set."""
 
@@ -73,5 +71,4 @@ class Task:
     """Of SGD in the long-term game, at which thirty slots are enough to learn the task."""
 
     def __str__(self) -> str:
-        """As a person names it."""
         return self.usage or self.name

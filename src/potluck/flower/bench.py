@@ -23,8 +23,6 @@ from potluck.scenario import Scenario
 from potluck.training.export import MARK
 from potluck.training.files import write_arrays
 
-__all__ = ["Cost", "Engine", "costs"]
-
 Engine: TypeAlias = Literal["simulation", "deployment"]
 ROUND = re.compile(r"\[ROUND (\d+)/")
 LOOKING = 0.05

@@ -16,8 +16,6 @@ from potluck.training.evaluation import episode
 from potluck.training.export import export_policy
 from potluck.training.run import Trained, trained
 
-__all__ = ["Comparison", "compare", "predict"]
-
 GAMES = 32
 """Games that a prediction is the mean of; each begins with other weights."""
 

@@ -12,8 +12,6 @@ import tomli_w
 from potluck.ledger import new_key, public_key
 from potluck.scenario import Scenario, Terms, render
 
-__all__ = ["Consortium", "make_consortium", "write_private"]
-
 
 @dataclass(frozen=True)
 class Consortium:

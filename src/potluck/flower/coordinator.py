@@ -22,8 +22,6 @@ from potluck.mechanisms import Facts, Mechanism, first_state, settle_slot
 from potluck.mechanisms.build import try_out
 from potluck.scenario import Declared, Normal, Scenario
 
-__all__ = ["Books", "open_books", "public_mechanism", "rules_of", "unit_of"]
-
 LOG = logging.getLogger("flwr")
 
 

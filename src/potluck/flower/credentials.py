@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import NameOID
 
-__all__ = ["Certificates", "make_certificates", "make_node_key"]
-
 
 @dataclass(frozen=True)
 class Certificates:

@@ -21,8 +21,6 @@ from potluck.flower.site import Site
 from potluck.flower.wire import Rules
 from potluck.training.export import LoadedPolicy, load_policy
 
-__all__ = ["Decider", "Situation", "decider"]
-
 UPDATES = 500
 """Windows over which a learner's rates fall to a tenth: nobody knows how long a federation will last."""
 

@@ -17,8 +17,6 @@ from potluck.flower.consortium import Consortium
 from potluck.flower.credentials import Certificates, make_certificates, make_node_key
 from potluck.flower.processes import Group, free_port
 
-__all__ = ["Federation", "deployed", "simulated"]
-
 LINK = "superlink"
 CONNECTION = "potluck"
 STARTING = 180.0

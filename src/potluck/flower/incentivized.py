@@ -27,8 +27,6 @@ from potluck.flower.wrapped import innermost, who_is_there, with_those
 from potluck.ledger import read_key, read_public
 from potluck.scenario import Scenario, load
 
-__all__ = ["Incentivized"]
-
 LOG = logging.getLogger("flwr")
 CLOSING = 60.0
 """Seconds, at most, to hand over the last settlement when a run is over."""

@@ -32,8 +32,6 @@ from potluck.game import Own, Record, observe_one
 from potluck.game.observation import observation_size
 from potluck.ledger import Account, Opening, Statement, countersign, join, public_key, receive
 
-__all__ = ["contribution"]
-
 LOG = logging.getLogger("flwr")
 MICRO = 1e-6
 EXAMPLES = "num-examples"

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from potluck.errors import PotluckError
 
-__all__ = ["Group", "free_port"]
-
 MARK = "POTLUCK_FEDERATION"
 GRACE = 5.0
 """Seconds between the request to end and the end."""

@@ -12,8 +12,6 @@ from potluck.flower.wire import RECORD, Basis, Claim
 from potluck.ledger import Opening
 from potluck.ledger.keys import signed
 
-__all__ = ["Asked", "Heard", "Refused", "sift", "sift_evaluations"]
-
 SPARE = 1_000_000
 """Bytes that a reply may have beyond twice the model's: metrics, and our own record."""
 

@@ -13,8 +13,6 @@ from potluck.ledger import read_key, read_public
 from potluck.scenario.explain import first_fault
 from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Positive, Share
 
-__all__ = ["Site", "named_file", "read_site"]
-
 
 class Site(Described):
     """What a silo knows of itself, as its own people write it down."""

@@ -13,8 +13,6 @@ from potluck.flower.deciders import Decider
 from potluck.ledger import Account
 from potluck.training.files import read_arrays, write_arrays
 
-__all__ = ["Decision", "Membership", "SiloState", "load_state", "read_about", "save_state"]
-
 MARK = b"potluck silo 1\n"
 
 

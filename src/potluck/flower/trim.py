@@ -11,8 +11,6 @@ import numpy as np
 
 from potluck.errors import PotluckError
 
-__all__ = ["Bringing", "bringing", "contributed", "contributed_samples"]
-
 
 @dataclass
 class Bringing:

@@ -13,8 +13,6 @@ from potluck.flower.federation import Federation, deployed, simulated
 from potluck.ledger import Row, reading
 from potluck.scenario import FederationConfig, Scenario, render
 
-__all__ = ["Trial", "example_app", "play"]
-
 LOOKING = 0.5
 """Seconds between two looks at the ledger."""
 

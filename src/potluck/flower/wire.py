@@ -13,8 +13,6 @@ from flwr.app import ConfigRecord
 
 from potluck.errors import PotluckError
 
-__all__ = ["RECORD", "Basis", "Claim", "History", "Notice", "Rules"]
-
 RECORD = "potluck"
 """The name of the record, in messages and in replies."""
 Basis: TypeAlias = Literal["fraction", "samples"]

@@ -8,8 +8,6 @@ from typing import Any
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-__all__ = ["innermost", "who_is_there", "with_those"]
-
 LOOKING = 0.2
 """Seconds between two looks at who is connected."""
 

@@ -15,8 +15,6 @@ from potluck.game.record import Own, Record, newest_first
 from potluck.mechanisms import Mechanism, build_mechanism, facts_of, first_state, settle_slot
 from potluck.scenario import Scenario, Terms, TermsDraw
 
-__all__ = ["Game", "Slot", "State", "game"]
-
 
 class State(eqx.Module):
     """A game between two slots."""
@@ -105,13 +103,10 @@ class Game(eqx.Module):
     def observe(self, state: State) -> Float[Array, "silos observation"]:
         """z_n for every silo, each from the record and what it has of its own."""
 
-        def one(
-            silo: Int[Array, ""], communication: Float[Array, " history"], samples: Float[Array, ""]
-        ) -> Float[Array, " observation"]:
-            own = Own(communication, samples)
+        def one(silo: Int[Array, ""], own: Own) -> Float[Array, " observation"]:
             return observe_one(state.record, own, silo, state.slot, self.horizon, self.observation)
 
-        return jax.vmap(one)(jnp.arange(self.silos), state.communication.T, state.terms.samples)
+        return jax.vmap(one)(jnp.arange(self.silos), Own(state.communication.T, state.terms.samples))
 
 
 def game(scenario: Scenario, seed: int | None = None, data: Dataset | None = None) -> Game:

@@ -1,7 +1,9 @@
 """What one silo sees, computed from what that silo has: z_n, field by field."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import equinox as eqx
 import jax
@@ -13,8 +15,6 @@ from potluck.errors import PotluckError
 from potluck.game.record import Own, Record
 from potluck.registry import Registry
 from potluck.scenario.description import PAPER_OBSERVATION
-
-__all__ = ["OBSERVATIONS", "ObservationField", "View", "bounds_of", "observation_size", "observe_one"]
 
 
 class View(eqx.Module):
@@ -102,15 +102,22 @@ def observe_one(
 
 def observation_size(names: tuple[str, ...], history: int, silos: int) -> int:
     """Numbers in z_n; a field that has neither shape is named."""
-    view = View(Record.blank(history, silos), Own(jnp.zeros(history), jnp.zeros(())), 0, 0, 1)
+    size = 0
     for name in names:
-        shape = jax.eval_shape(OBSERVATIONS[name].read, view).shape
+        shape = _shape(OBSERVATIONS[name], history, silos)
         if len(shape) != 1 and (len(shape) != 2 or shape[0] != history):
             raise PotluckError(
                 f"{name} must read [{history}, k] numbers of the record, or [k], got shape {shape}", field="observation"
             )
-    size: int = jax.eval_shape(lambda: observe_one(view.record, view.own, 0, 0, 1, names)).shape[0]
+        size += math.prod(shape)
     return size
+
+
+@cache
+def _shape(field: ObservationField, history: int, silos: int) -> tuple[int, ...]:
+    view = View(Record.blank(history, silos), Own(jnp.zeros(history), jnp.zeros(())), 0, 0, 1)
+    shape: tuple[int, ...] = jax.eval_shape(field.read, view).shape
+    return shape
 
 
 def bounds_of(

@@ -37,8 +37,6 @@ from potluck.game.observation import View, bounds_of
 from potluck.game.record import Own, Record
 from potluck.scenario import Drawn, Scenario, preset
 
-__all__ = ["ID", "SiloEnv", "env", "parallel_env", "raw_env"]
-
 ID = "potluck_v0"
 FARTHEST = 10
 """Deviations above the mean that no draw reaches: a uniform number of 53 bits becomes a normal one below 8.3."""

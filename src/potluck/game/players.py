@@ -6,8 +6,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.game.game import Game, Slot, State
 
-__all__ = ["Members", "Planner", "Report"]
-
 
 class Report(eqx.Module):
     """What is worth following of a slot."""
@@ -21,15 +19,28 @@ class Report(eqx.Module):
 
 
 def report(slot: Slot) -> Report:
-    """Sum a slot up."""
     earned = slot.payoff
     return Report(earned.welfare, slot.precision, slot.signal, slot.contributions, earned.total, earned.transfer)
 
 
-class Members(eqx.Module):
-    """Every silo is a player: it sees z_n, decides d_n and earns u_n."""
+class Playing(eqx.Module):
+    """What every way to play the game has in common."""
 
     game: Game
+
+    @property
+    def horizon(self) -> int:
+        """T."""
+        return self.game.horizon
+
+    def reset(self, key: PRNGKeyArray) -> State:
+        return self.game.reset(key)
+
+
+class Members(Playing):
+    """Every silo is a player: it sees z_n, decides d_n and earns u_n."""
+
+    action_size = 1
 
     @property
     def players(self) -> int:
@@ -41,22 +52,7 @@ class Members(eqx.Module):
         """Of z_n."""
         return self.game.observation_size
 
-    @property
-    def action_size(self) -> int:
-        """One contribution."""
-        return 1
-
-    @property
-    def horizon(self) -> int:
-        """T."""
-        return self.game.horizon
-
-    def reset(self, key: PRNGKeyArray) -> State:
-        """A game before its first slot."""
-        return self.game.reset(key)
-
     def observe(self, state: State) -> Float[Array, "players observation"]:
-        """z_n."""
         return self.game.observe(state)
 
     def step(
@@ -67,15 +63,10 @@ class Members(eqx.Module):
         return state, slot.payoff.total, report(slot)
 
 
-class Planner(eqx.Module):
+class Planner(Playing):
     """One player decides for all silos, sees what all of them see, and earns the welfare. A bound, not a member."""
 
-    game: Game
-
-    @property
-    def players(self) -> int:
-        """The planner."""
-        return 1
+    players = 1
 
     @property
     def observation_size(self) -> int:
@@ -87,17 +78,7 @@ class Planner(eqx.Module):
         """A contribution for every silo."""
         return self.game.silos
 
-    @property
-    def horizon(self) -> int:
-        """T."""
-        return self.game.horizon
-
-    def reset(self, key: PRNGKeyArray) -> State:
-        """A game before its first slot."""
-        return self.game.reset(key)
-
     def observe(self, state: State) -> Float[Array, "1 observation"]:
-        """What all silos observe."""
         return self.game.observe(state).reshape(1, -1)
 
     def step(

@@ -1,10 +1,9 @@
 """What is remembered of the last H slots: what all may see, and what one silo has of its own."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
-
-__all__ = ["Own", "Record", "newest_first"]
 
 
 class Record(eqx.Module):
@@ -19,18 +18,13 @@ class Record(eqx.Module):
 
     @classmethod
     def blank(cls, history: int, silos: int) -> "Record":
-        """Before the first slot."""
         return cls(jnp.zeros((history, silos)), jnp.zeros(history), jnp.zeros(history))
 
     def after(
         self, contributions: Float[Array, " silos"], signal: Float[Array, ""], precision: Float[Array, ""]
     ) -> "Record":
-        """With one more slot."""
-        return Record(
-            newest_first(contributions, self.contributions),
-            newest_first(signal, self.signal),
-            newest_first(precision, self.precision),
-        )
+        longer: Record = jax.tree.map(newest_first, Record(contributions, signal, precision), self)
+        return longer
 
 
 class Own(eqx.Module):

@@ -9,8 +9,6 @@ from potluck.federation.curve import MeanCurve, curve
 from potluck.mechanisms import build_mechanism
 from potluck.scenario import CurvePrecision, Scenario
 
-__all__ = ["stage_game"]
-
 
 def stage_game(scenario: Scenario) -> StageGame:
     """The slot that a scenario repeats, on the static curve of sustained contribution, settled as the first one."""

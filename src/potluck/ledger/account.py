@@ -6,8 +6,6 @@ from potluck.errors import PotluckError
 from potluck.ledger.entries import Amount, Countersignature, Hash, Message, Number, Opening, Statement
 from potluck.ledger.keys import signed
 
-__all__ = ["Account", "countersign", "join", "receive"]
-
 
 class Account(Message):
     """What a silo remembers of a run: its place, the last statement that it accepted, and the sum of all transfers."""

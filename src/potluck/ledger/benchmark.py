@@ -16,8 +16,6 @@ from potluck.ledger.keys import public_key
 from potluck.ledger.store import Ledger
 from potluck.ledger.verify import verify
 
-__all__ = ["Measured", "measure"]
-
 PAGE = 4096
 TURN = 50
 """Slots between two measurements of the floor."""

@@ -12,8 +12,6 @@ from potluck.ledger.money import OUTSIDE
 from potluck.ledger.queries import openings
 from potluck.ledger.schema import explained, open_reader
 
-__all__ = ["Book", "Row", "reading"]
-
 
 @dataclass(frozen=True)
 class Row:

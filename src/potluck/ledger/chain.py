@@ -11,8 +11,6 @@ from typing import Any
 from potluck.ledger.entries import countersigned_hash, entry_hash, ledger_hash, link_hash, run_hash, slot_hash
 from potluck.ledger.keys import signed
 
-__all__ = ["BrokenChainError", "Chain", "Run"]
-
 EVERY = 1000
 """Links between two reports of progress."""
 NOT_ITS_HASH = "its hash is not that of its content"

@@ -10,20 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from potluck.errors import PotluckError
 
-__all__ = [
-    "Countersignature",
-    "Opening",
-    "Silo",
-    "Statement",
-    "countersigned_hash",
-    "digest",
-    "entry_hash",
-    "ledger_hash",
-    "link_hash",
-    "run_hash",
-    "slot_hash",
-]
-
 Value = int | float | str | bytes | None
 Read = TypeVar("Read", bound="Message")
 WHOLE, REAL = struct.Struct(">cq").pack, struct.Struct(">cd").pack

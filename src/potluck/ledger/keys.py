@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.serialization import (
 
 from potluck.errors import PotluckError
 
-__all__ = ["new_key", "public_key", "read_key", "read_public", "signed"]
-
 
 def new_key(place: Path) -> Ed25519PrivateKey:
     """A new private key at `place` (PEM, mode 0600) and its public one, 64 hexadecimal digits, at `place`.pub."""

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from potluck.errors import PotluckError
 
-__all__ = ["MICRO", "OUTSIDE", "micro", "money_text"]
-
 MICRO = 1_000_000
 """Micro-units in one unit of money."""
 OUTSIDE = "outside"

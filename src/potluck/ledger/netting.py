@@ -6,8 +6,6 @@ from heapq import heapify, heappop, heappush
 
 from potluck.errors import PotluckError
 
-__all__ = ["Payment", "settle"]
-
 
 @dataclass(frozen=True)
 class Payment:

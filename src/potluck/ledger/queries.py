@@ -6,8 +6,6 @@ from typing import NamedTuple
 from potluck.errors import PotluckError
 from potluck.ledger.entries import Opening, Silo, Statement
 
-__all__ = ["LINKED", "Head", "head_of", "last_lines", "openings", "statements"]
-
 LINKED = ("ledger", "runs", "slots", "countersignatures")
 """Tables whose rows are links of the chain."""
 

@@ -8,19 +8,6 @@ from pathlib import Path
 
 from potluck.errors import PotluckError
 
-__all__ = [
-    "APPLICATION",
-    "FAULTS",
-    "FORMAT",
-    "SCHEMA",
-    "check_kind",
-    "closed_on_fault",
-    "explained",
-    "open_reader",
-    "open_writer",
-    "schema_of",
-]
-
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises where a file is damaged: its own message may quote bytes that are no text."""
 

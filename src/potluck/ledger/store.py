@@ -30,8 +30,6 @@ from potluck.ledger.money import OUTSIDE, micro
 from potluck.ledger.queries import Head, head_of, last_lines, openings, statements
 from potluck.ledger.schema import APPLICATION, FORMAT, SCHEMA, check_kind, closed_on_fault, explained, open_writer
 
-__all__ = ["Ledger"]
-
 
 class Ledger:
     """A ledger that its coordinator writes to, from any thread; made where there is none. All state is in the file."""

@@ -10,8 +10,6 @@ from potluck.ledger.entries import Statement
 from potluck.ledger.keys import signed
 from potluck.ledger.schema import FAULTS, SCHEMA, open_reader, schema_of
 
-__all__ = ["Verification", "verify"]
-
 
 @dataclass(frozen=True)
 class Verification:

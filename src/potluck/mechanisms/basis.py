@@ -1,4 +1,4 @@
-"""What redistribution compares, contributions as shares or as samples, and how it is described."""
+"""What members have in common: those that remember nothing, and those that compare shares or samples."""
 
 from typing import Annotated, Literal
 
@@ -8,10 +8,22 @@ from jaxtyping import Array, Float
 from pydantic import Field
 
 from potluck.mechanisms.schedules import Gains, Schedule, ScheduleName, first_gains
-from potluck.scenario.fields import Positive
+from potluck.scenario.fields import LARGEST
 from potluck.scenario.mechanism import Facts, MechanismConfig, Need
 
-__all__ = ["Comparing", "ComparingConfig"]
+
+class Memoryless(eqx.Module):
+    """A balanced mechanism that settles every slot by itself, from contributions alone, and signals 0."""
+
+    needs = frozenset[Need]()
+    balanced = True
+
+    def init(self, precision: Float[Array, ""]) -> None:
+        """Nothing to remember."""
+
+    def signal_bounds(self) -> tuple[float, float]:
+        """No signal but 0."""
+        return 0.0, 0.0
 
 
 class ComparingConfig(MechanismConfig):
@@ -22,7 +34,13 @@ class ComparingConfig(MechanismConfig):
         Field(description="what transfers compare: shares d of one's data (paper), or absolute samples x"),
     ] = "fraction"
     unit: Annotated[
-        Positive, Field(description="samples that count as one unit of contribution, under basis samples")
+        float,
+        Field(
+            strict=True,
+            ge=1e-6,
+            le=LARGEST,
+            description="samples that count as one unit of contribution, under basis samples",
+        ),
     ] = 2000.0
     schedule: Annotated[
         ScheduleName,
@@ -36,13 +54,10 @@ class ComparingConfig(MechanismConfig):
         """A unit of contribution stays the same part of a silo's data."""
         return self.model_copy(update={"unit": self.unit * share})
 
-    def unit_of(self) -> Float[Array, ""] | None:
-        """Samples per unit of contribution; None where shares are compared."""
-        return jnp.asarray(self.unit, dtype=float) if self.basis == "samples" else None
-
-    def schedule_of(self) -> Schedule:
-        """The schedule of α."""
-        return Schedule(self.schedule, jnp.asarray(self.smoothing, dtype=float))
+    def compared(self) -> tuple[Float[Array, ""] | None, Schedule]:
+        """Samples per unit of contribution, None where shares are compared, and the schedule of α."""
+        unit = jnp.asarray(self.unit, dtype=float) if self.basis == "samples" else None
+        return unit, Schedule(self.schedule, jnp.asarray(self.smoothing, dtype=float))
 
 
 class Comparing(eqx.Module):
@@ -62,7 +77,6 @@ class Comparing(eqx.Module):
         return frozenset() if self.unit is None else frozenset({"samples"})
 
     def init(self, precision: Float[Array, ""]) -> Gains:
-        """What the schedule remembers."""
         return first_gains(precision)
 
     def at_work(self, state: Gains, facts: Facts) -> tuple[Gains, Float[Array, "..."], Float[Array, " silos"]]:

@@ -15,8 +15,6 @@ from potluck.scenario.description import Scenario
 from potluck.scenario.mechanism import Declared, Facts, Mechanism, Need
 from potluck.scenario.terms import Terms
 
-__all__ = ["build_mechanism", "try_out"]
-
 NEEDS = frozenset(get_args(Need))
 SLACK = 1e-4
 """Share of what is moved that single precision may add to the sum of transfers, or to a signal."""

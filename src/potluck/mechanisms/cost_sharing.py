@@ -2,27 +2,23 @@
 
 from typing import Annotated
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from pydantic import Field
 
-from potluck.scenario.fields import NonNegative, Positive
-from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
+from potluck.mechanisms.basis import Memoryless
+from potluck.scenario.fields import NonNegative, Positive, one_per_silo
+from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig
 
-__all__ = ["CostSharing", "CostSharingConfig"]
 
+class CostSharing(Memoryless):
+    """r_n = c_n d_n − (p_n/Σp)·Σ_j c_j d_j, from declared c and p. Where they are true, u_n = (p_n/Σp)·W up to C.
 
-class CostSharing(eqx.Module):
-    """r_n = c_n d_n − (p_n/Σp)·Σ_j c_j d_j, from declared c and p. Where they are true, u_n = (p_n/Σp)·W up to C."""
+    Silos declare once, before the run. Where |D_n| changes later, or every game draws its terms anew, what they
+    declared is no longer the truth.
+    """
 
     declared: Declared
-
-    needs = frozenset[Need]()
-    balanced = True
-
-    def init(self, precision: Float[Array, ""]) -> None:
-        """Nothing to remember."""
 
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
         """Every silo's declared cost is paid back, and all pay their share of the bill. The signal is 0.
@@ -37,10 +33,6 @@ class CostSharing(eqx.Module):
         """g_n = (1 − p_n/Σp)·c_n d_n."""
         del state
         return (1 - self.shares) * self.declared.cost * facts.contributions
-
-    def signal_bounds(self) -> tuple[float, float]:
-        """Always 0."""
-        return 0.0, 0.0
 
     def split(self, owners: Int[Array, " identities"]) -> "CostSharing":
         """A silo with several identities declares for each its part of its cost and profit."""
@@ -63,19 +55,15 @@ class CostSharingConfig(MechanismConfig):
     kind: Kind = "cost-sharing"
     costs: Annotated[
         tuple[NonNegative, ...] | None,
-        Field(description="c, declared costs of all one's data in a slot, one per silo; the truth if left out"),
+        Field(description="c, declared costs of all one's data in a slot, one per silo; the true ones if left out"),
     ] = None
     profits: Annotated[
         tuple[Positive, ...] | None,
-        Field(description="p, declared profits per unit of precision, one per silo; the truth if left out"),
+        Field(description="p, declared profits per unit of precision, one per silo; the true ones if left out"),
     ] = None
 
     def misfit(self, silos: int) -> str | None:
-        """A list has a number for every silo."""
-        for name, numbers in (("costs", self.costs), ("profits", self.profits)):
-            if numbers is not None and len(numbers) != silos:
-                return f"{name} must list one number per silo: {silos} needed, got {len(numbers)}"
-        return None
+        return one_per_silo("costs", self.costs, silos) or one_per_silo("profits", self.profits, silos)
 
     def build(self, declared: Declared) -> CostSharing:
         """On what the scenario says that silos declare, or on what they do."""

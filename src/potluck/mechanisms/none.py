@@ -1,39 +1,24 @@
 """No transfers: every silo keeps what it earns (the paper's baseline WPR)."""
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
+from potluck.mechanisms.basis import Memoryless
+from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig
 
-__all__ = ["NoTransfers", "NoTransfersConfig"]
 
-
-class NoTransfers(eqx.Module):
+class NoTransfers(Memoryless):
     """r_n = 0, and the signal is 0."""
 
-    needs = frozenset[Need]()
-    balanced = True
-
-    def init(self, precision: Float[Array, ""]) -> None:
-        """Nothing to remember."""
-
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
-        """Nothing moves."""
-        del state
-        return None, self.own(None, facts), jnp.zeros_like(facts.precision)
+        return None, self.own(state, facts), jnp.zeros_like(facts.precision)
 
     def own(self, state: None, facts: Facts) -> Float[Array, " silos"]:
         """g_n = 0."""
         del state
         return jnp.zeros_like(facts.contributions)
 
-    def signal_bounds(self) -> tuple[float, float]:
-        """Always 0."""
-        return 0.0, 0.0
-
     def split(self, owners: Int[Array, " identities"]) -> "NoTransfers":
-        """The same among any silos."""
         del owners
         return self
 
@@ -44,6 +29,5 @@ class NoTransfersConfig(MechanismConfig):
     kind: Kind = "none"
 
     def build(self, declared: Declared) -> NoTransfers:
-        """There is nothing to set."""
         del declared
         return NoTransfers()

@@ -9,10 +9,8 @@ from pydantic import Discriminator, Field, Tag
 
 from potluck.mechanisms.basis import Comparing, ComparingConfig
 from potluck.mechanisms.schedules import Gains
-from potluck.scenario.fields import NonNegative
+from potluck.scenario.fields import NonNegative, one_per_silo
 from potluck.scenario.mechanism import Declared, Facts, Kind
-
-__all__ = ["PerSilo", "PerSiloConfig"]
 
 
 class PerSilo(Comparing):
@@ -52,12 +50,8 @@ class PerSiloConfig(ComparingConfig):
     ] = 5.0
 
     def misfit(self, silos: int) -> str | None:
-        """A list has a number for every silo."""
-        if not isinstance(self.intensity, tuple) or len(self.intensity) == silos:
-            return None
-        return f"intensity must list one number per silo: {silos} needed, got {len(self.intensity)}"
+        return one_per_silo("intensity", self.intensity, silos)
 
     def build(self, declared: Declared) -> PerSilo:
-        """At its initial intensities α0."""
         del declared
-        return PerSilo(jnp.asarray(self.intensity, dtype=float), self.unit_of(), self.schedule_of())
+        return PerSilo(jnp.asarray(self.intensity, dtype=float), *self.compared())

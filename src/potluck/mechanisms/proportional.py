@@ -2,27 +2,21 @@
 
 from typing import Annotated
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from pydantic import Field
 
+from potluck.mechanisms.basis import Memoryless
 from potluck.scenario.fields import NonNegative
 from potluck.scenario.mechanism import Declared, Facts, Kind, MechanismConfig, Need
 
-__all__ = ["Proportional", "ProportionalConfig"]
 
-
-class Proportional(eqx.Module):
+class Proportional(Memoryless):
     """r_n = pot·(x_n/Σ_j x_j − 1/N); nothing moves where nobody contributes. The game has no potential."""
 
     pot: Float[Array, ""]
 
     needs = frozenset[Need]({"samples"})
-    balanced = True
-
-    def init(self, precision: Float[Array, ""]) -> None:
-        """Nothing to remember."""
 
     def settle(self, state: None, facts: Facts) -> tuple[None, Float[Array, " silos"], Float[Array, ""]]:
         """The signal is what was in the pot."""
@@ -34,11 +28,9 @@ class Proportional(eqx.Module):
         return None, pot * (shares - 1 / len(shares)), pot
 
     def signal_bounds(self) -> tuple[float, float]:
-        """The pot, or nothing."""
         return 0.0, float(self.pot)
 
     def split(self, owners: Int[Array, " identities"]) -> "Proportional":
-        """The same among any silos."""
         del owners
         return self
 
@@ -50,6 +42,5 @@ class ProportionalConfig(MechanismConfig):
     pot: Annotated[NonNegative, Field(description="money that is shared in a slot")] = 20.0
 
     def build(self, declared: Declared) -> Proportional:
-        """With the pot that was agreed."""
         del declared
         return Proportional(jnp.asarray(self.pot, dtype=float))

@@ -12,8 +12,6 @@ from potluck.mechanisms.schedules import Gains
 from potluck.scenario.fields import NonNegative
 from potluck.scenario.mechanism import Declared, Facts, Kind
 
-__all__ = ["Redistribution", "RedistributionConfig", "mean_over_pairs", "others"]
-
 
 class Redistribution(Comparing):
     """r_n = Σ_j α_nj (b_n − b_j), α one number for all or one for each pair. Equal contributions move no money.
@@ -90,12 +88,10 @@ class RedistributionConfig(ComparingConfig):
         return intensity
 
     def misfit(self, silos: int) -> str | None:
-        """A matrix has a row for every silo."""
         if not isinstance(self.intensity, tuple) or len(self.intensity) == silos:
             return None
         return f"intensity must have one row per silo: {silos} needed, got {len(self.intensity)}"
 
     def build(self, declared: Declared) -> Redistribution:
-        """At its initial intensity α0."""
         del declared
-        return Redistribution(jnp.asarray(self.intensity, dtype=float), self.unit_of(), self.schedule_of())
+        return Redistribution(jnp.asarray(self.intensity, dtype=float), *self.compared())

@@ -11,8 +11,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-__all__ = ["Gains", "Schedule", "ScheduleName", "first_gains"]
-
 ScheduleName: TypeAlias = Literal["gain", "constant", "printed"]
 
 

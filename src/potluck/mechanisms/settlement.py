@@ -9,8 +9,6 @@ from jaxtyping import Array, Float, PyTree
 
 from potluck.scenario.mechanism import Facts, Mechanism
 
-__all__ = ["Settlement", "facts_of", "first_state", "settle_slot"]
-
 State = TypeVar("State")
 
 
@@ -28,7 +26,6 @@ class Settlement(eqx.Module):
 
 
 def settle_slot(mechanism: Mechanism[State], state: State, facts: Facts) -> Settlement:
-    """Settle one slot."""
     state, transfers, signal = mechanism.settle(state, facts)
     return Settlement(state, jnp.asarray(transfers), jnp.asarray(signal), jnp.sum(transfers))
 

@@ -1,24 +1,21 @@
-"""One validated description of a run, its presets, the private terms it draws, and what a mechanism is."""
+"""One validated description of a run, its presets, and the private terms it draws."""
 
-from potluck.scenario.description import CurvePrecision, Normal, Scenario, Silos, mechanism_of
+from potluck.scenario.description import CurvePrecision, Scenario, Silos, mechanism_of
 from potluck.scenario.federation import FederationConfig
+from potluck.scenario.fields import Normal
 from potluck.scenario.files import load, parse, render
-from potluck.scenario.mechanism import Declared, Facts, Mechanism, MechanismConfig, Separable
+from potluck.scenario.mechanism import MechanismConfig
 from potluck.scenario.presets import PRESETS, preset
 from potluck.scenario.terms import Drawn, Terms, TermsDraw
 
 __all__ = [
     "PRESETS",
     "CurvePrecision",
-    "Declared",
     "Drawn",
-    "Facts",
     "FederationConfig",
-    "Mechanism",
     "MechanismConfig",
     "Normal",
     "Scenario",
-    "Separable",
     "Silos",
     "Terms",
     "TermsDraw",

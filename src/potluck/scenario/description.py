@@ -9,11 +9,19 @@ from potluck.errors import PotluckError
 from potluck.registry import family
 from potluck.scenario.explain import first_fault
 from potluck.scenario.federation import FederationConfig
-from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Normal, Positive, Share
+from potluck.scenario.fields import (
+    MOST_MONEY,
+    AtLeastOne,
+    Described,
+    NonNegative,
+    Normal,
+    Positive,
+    Share,
+    largest_of,
+    one_per_silo,
+)
 from potluck.scenario.mechanism import MechanismConfig
 from potluck.scenario.terms import Terms, TermsDraw
-
-__all__ = ["PAPER_OBSERVATION", "CurvePrecision", "Normal", "Scenario", "Silos", "mechanism_of"]
 
 Number = TypeVar("Number")
 
@@ -50,9 +58,8 @@ class Silos(Described):
     @model_validator(mode="after")
     def _one_number_per_silo(self) -> "Silos":
         for name in ("profit", "energy", "communication", "samples"):
-            numbers = getattr(self, name)
-            if isinstance(numbers, tuple) and len(numbers) != self.count:
-                raise ValueError(f"{name} must list one number per silo: {self.count} needed, got {len(numbers)}")
+            if fault := one_per_silo(name, getattr(self, name), self.count):
+                raise ValueError(fault)
         return self
 
 
@@ -150,17 +157,16 @@ class Scenario(Described):
         return names
 
     @model_validator(mode="after")
-    def _one_way_for_data_to_change(self) -> "Scenario":
-        if (
-            isinstance(self.precision, FederationConfig)
-            and self.precision.dynamics != "static"
-            and "samples" in self.silos.redraw
-        ):
+    def _parts_fit_together(self) -> "Scenario":
+        moves = isinstance(self.precision, FederationConfig) and self.precision.dynamics != "static"
+        if moves and "samples" in self.silos.redraw:
             raise ValueError("precision.dynamics must be static where silos.redraw names samples, or leave samples out")
-        return self
-
-    @model_validator(mode="after")
-    def _mechanism_fits_the_silos(self) -> "Scenario":
+        bill = self.energy_price * largest_of(self.silos.energy) * largest_of(self.silos.samples)
+        if bill > MOST_MONEY:
+            raise ValueError(
+                f"energy_price must be lower: energy_price × energy × samples may cost {bill:g} per slot, and "
+                f"{MOST_MONEY:g} is the most"
+            )
         if fault := self.mechanism.misfit(self.silos.count):
             raise ValueError(f"mechanism.{fault}")
         return self

@@ -5,10 +5,23 @@ from typing import Any, get_args
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-__all__ = ["first_fault"]
-
-FORMS = {"constant", "list", "normal", "matrix", "uniform", "vector", "curve", "fedavg"}
-"""Names of a union's branches: part of pydantic's path to a field, not of a person's."""
+MUST_BE = {
+    "greater_than": "positive",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than_equal": "at most {le:g}",
+    "less_than": "below {lt:g}",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text in quotes",
+    "tuple_type": "a list",
+    "literal_error": "{expected}",
+    "model_type": "a table such as [{field}]",
+    "model_attributes_type": "a table such as [{field}]",
+}
+"""What a value must be, by the kind of pydantic's complaint."""
 
 
 def first_fault(fault: ValidationError, root: type[BaseModel]) -> str:
@@ -23,8 +36,7 @@ def first_fault(fault: ValidationError, root: type[BaseModel]) -> str:
 
 def explained(fault: ErrorDetails, root: type[BaseModel]) -> str:
     """Say in one line which field is wrong, what it must be, what was found and what the field means."""
-    field = ".".join(str(step) for step in fault["loc"] if step not in FORMS)
-    known, meaning = place(fault["loc"], root)
+    field, known, meaning = place(fault["loc"], root)
     found = f"got {short(fault['input'])}" + (f" ({meaning})" if meaning else "")
     context = fault.get("ctx", {})
     match fault["type"]:
@@ -32,33 +44,13 @@ def explained(fault: ErrorDetails, root: type[BaseModel]) -> str:
             return f"{field} is missing" + (f" ({meaning})" if meaning else "")
         case "extra_forbidden":
             return f"{field} is not a known key; known here: {', '.join(known)}"
-        case "greater_than":
-            return f"{field} must be positive, {found}"
-        case "greater_than_equal":
-            return f"{field} must be at least {context['ge']:g}, {found}"
-        case "less_than_equal":
-            return f"{field} must be at most {context['le']:g}, {found}"
-        case "less_than":
-            return f"{field} must be below {context['lt']:g}, {found}"
-        case "finite_number":
-            return f"{field} must be a finite number, {found}"
-        case "float_type" | "int_type" | "int_from_float":
-            return f"{field} must be {'a number' if 'float_' in fault['type'] else 'a whole number'}, {found}"
-        case "bool_type":
-            return f"{field} must be true or false, {found}"
-        case "string_type":
-            return f"{field} must be text in quotes, {found}"
-        case "tuple_type":
-            return f"{field} must be a list, {found}"
-        case "literal_error":
-            return f"{field} must be {context['expected']}, {found}"
         case "union_tag_invalid":
             return f"{field}.source must be one of {context['expected_tags']}, got {context['tag']!r}"
         case "value_error":
             message = str(context["error"])
             return f"{field}{' ' if message.startswith('must') else '.'}{message}".removeprefix(".")
-        case "model_type" | "model_attributes_type":
-            return f"{field} must be a table such as [{field}], {found}"
+        case kind if kind in MUST_BE:
+            return f"{field} must be {MUST_BE[kind].format(field=field, **context)}, {found}"
         case _:
             return f"{field}: {fault['msg'].lower()}, {found}"
 
@@ -71,27 +63,33 @@ def short(found: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def place(path: tuple[int | str, ...], root: type[BaseModel]) -> tuple[list[str], str | None]:
-    """Names known where the path ends, and what the innermost described field on it means."""
-    part = root
-    meaning = None
-    branches: dict[int | str, type[BaseModel]] = {}
+def place(path: tuple[int | str, ...], root: type[BaseModel]) -> tuple[str, list[str], str | None]:
+    """The field as a person writes it, names known where it is, and what the innermost described field on it means.
+
+    Pydantic's path names the branch of a union after the union's field; a person does not.
+    """
+    part, meaning = root, None
+    written: list[str] = []
+    branches: dict[int | str, type[BaseModel] | None] = {}
     for step in path:
         if step in branches:
-            part = branches[step]
-        elif field := part.model_fields.get(str(step)):
+            part, branches = branches[step] or part, {}
+            continue
+        written.append(str(step))
+        branches = {}
+        if field := part.model_fields.get(str(step)):
             meaning, branches = field.description or meaning, tagged(field.annotation)
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
                 part, meaning = field.annotation, None
-    return list(part.model_fields), meaning
+    return ".".join(written), list(part.model_fields), meaning
 
 
-def tagged(annotation: Any) -> dict[int | str, type[BaseModel]]:
-    """The tables that a field may be, by the tag that tells them apart."""
-    found: dict[int | str, type[BaseModel]] = {}
+def tagged(annotation: Any) -> dict[int | str, type[BaseModel] | None]:
+    """The tags that tell a union's branches apart, and the table that each is, if it is one."""
+    found: dict[int | str, type[BaseModel] | None] = {}
     for choice in get_args(annotation):
         kind, *marks = get_args(choice) or (None,)
         for mark in marks:
-            if isinstance(mark, Tag) and isinstance(kind, type) and issubclass(kind, BaseModel):
-                found[mark.tag] = kind
+            if isinstance(mark, Tag):
+                found[mark.tag] = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
     return found

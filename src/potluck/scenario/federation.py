@@ -2,12 +2,10 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from potluck.registry import family
 from potluck.scenario.fields import Described, NonNegative, Positive, member_of
-
-__all__ = ["DynamicsName", "FederationConfig", "PartialBatches", "PartitionName"]
 
 PartitionName: TypeAlias = Literal["iid", "dirichlet", "quantity", "natural"]
 DynamicsName: TypeAlias = Literal["static", "redraw", "stream"]
@@ -26,8 +24,7 @@ class FederationConfig(Described):
     partition: Annotated[PartitionName, Field(description="how data falls to the silos")] = "iid"
     concentration: Annotated[Positive, Field(description="of dirichlet: small is skewed, large is even")] = 0.5
     dynamics: Annotated[
-        DynamicsName,
-        Field(description="local sets stay, are drawn anew in every slot, or samples come and go"),
+        DynamicsName, Field(description="local sets stay, are drawn anew in every slot, or samples come and go")
     ] = "static"
     optimiser: Annotated[str, member_of("optimiser"), Field(description="of the silos; `potluck list optimiser`")] = (
         "sgd"
@@ -60,3 +57,10 @@ class FederationConfig(Described):
         if task.partition(":")[0] not in known:
             raise ValueError(f"must be one of {', '.join(map(str, known.values()))}, got {task!r}")
         return task
+
+    @model_validator(mode="after")
+    def _server_numbers_count(self) -> "FederationConfig":
+        for name in ("server_learning_rate", "server_momentum"):
+            if self.aggregation == "fedavg" and getattr(self, name) is not None:
+                raise ValueError(f"{name} has no part in fedavg; leave it out, or choose another such as fedavgm")
+        return self

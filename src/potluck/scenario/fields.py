@@ -6,12 +6,22 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from potluck.registry import family
 
-__all__ = ["AtLeastOne", "Described", "NonNegative", "Normal", "Positive", "Share", "member_of"]
-
 LARGEST = 1e12
 """Beyond it sums lose their last digits and no federation is described."""
 
-Positive = Annotated[float, Field(strict=True, gt=0, le=LARGEST)]
+SMALLEST = 1e-12
+"""Below it single precision would divide by nothing."""
+MOST_MONEY = 1e18
+"""Per slot; its square is the most that single precision can carry."""
+
+
+def _carried(number: float) -> float:
+    if number < SMALLEST:
+        raise ValueError(f"must be at least {SMALLEST:g}, got {number:g}")
+    return number
+
+
+Positive = Annotated[float, Field(strict=True, gt=0, le=LARGEST), AfterValidator(_carried)]
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 AtLeastOne = Annotated[float, Field(strict=True, ge=1, le=LARGEST)]
@@ -28,6 +38,20 @@ class Normal(Described):
 
     mean: Positive
     deviation: NonNegative
+
+
+def one_per_silo(name: str, numbers: object, silos: int) -> str | None:
+    """What is wrong with a list that should have a number for every silo; None where it has, or where it is no list."""
+    if not isinstance(numbers, tuple) or len(numbers) == silos:
+        return None
+    return f"{name} must list one number per silo: {silos} needed, got {len(numbers)}"
+
+
+def largest_of(numbers: float | tuple[float, ...] | Normal) -> float:
+    """The most that a silo may have of it; a draw in single precision stays within six deviations."""
+    if isinstance(numbers, Normal):
+        return numbers.mean + 6 * numbers.deviation
+    return max(numbers) if isinstance(numbers, tuple) else numbers
 
 
 def member_of(name: str) -> AfterValidator:

@@ -1,5 +1,6 @@
 """Scenarios as TOML files: read with care, written with the meaning of every field beside it."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,16 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, reason
 from potluck.registry import family
 from potluck.scenario.description import Scenario
 from potluck.scenario.explain import first_fault
 
-__all__ = ["load", "parse", "render"]
-
 LARGEST_FILE = 4_000_000
 """Bytes; a matrix for a thousand silos fits, a mistaken data set does not."""
+KEY = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+TOO_DEEP = re.compile(rf"""(?<![\w"'-]){KEY}(?:[ \t]*+\.[ \t]*+{KEY}){{8}}""")
+"""A key of nine parts or more; a parser's memory grows with their square, and a scenario has three."""
 
 
 def load(path: str | Path) -> Scenario:
@@ -28,7 +30,7 @@ def load(path: str | Path) -> Scenario:
     except FileNotFoundError:
         raise PotluckError(f"{path}: no such file; start one with `potluck scenario init {path}`") from None
     except OSError as fault:
-        raise PotluckError(f"{path}: {(fault.strerror or str(fault)).lower()}; name a scenario file") from None
+        raise PotluckError(f"{path}: {reason(fault)}; name a scenario file") from None
     if len(content) > LARGEST_FILE:
         raise PotluckError(
             f"{path}: larger than {LARGEST_FILE / 1e6:g} MB; a scenario is a small TOML file, check the name"
@@ -42,6 +44,8 @@ def load(path: str | Path) -> Scenario:
 def parse(text: str, origin: str = "scenario") -> Scenario:
     """Turn TOML text into a scenario; `origin` is named in what goes wrong."""
     try:
+        if TOO_DEEP.search(text):
+            raise RecursionError
         return Scenario.model_validate(tomllib.loads(text))
     except RecursionError:
         raise PotluckError(f"{origin}: not a TOML file that can be read: it is nested too deeply") from None

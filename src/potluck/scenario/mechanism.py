@@ -9,8 +9,6 @@ from pydantic import Field
 
 from potluck.scenario.fields import Described
 
-__all__ = ["Declared", "Facts", "Kind", "Mechanism", "MechanismConfig", "Need", "Separable"]
-
 State = TypeVar("State")
 Seen = TypeVar("Seen", contravariant=True)
 Need: TypeAlias = Literal["samples", "marginal"]
@@ -37,24 +35,19 @@ class Mechanism(Protocol[State]):
     @property
     def needs(self) -> frozenset[Need]:
         """What it must be told beyond contributions and precision."""
-        ...
 
     @property
     def balanced(self) -> bool:
         """Whether transfers sum to zero; if not, their sum is money from outside."""
-        ...
 
     def init(self, precision: Float[Array, ""]) -> State:
         """What it remembers before the first slot, given the untrained model's precision."""
-        ...
 
     def settle(self, state: State, facts: Facts) -> tuple[State, Float[Array, " silos"], Float[Array, ""]]:
         """One slot: what it remembers afterwards, what each silo receives, and the signal that all may see."""
-        ...
 
     def signal_bounds(self) -> tuple[float, float]:
         """The least and the most that the signal can be; infinite where no bound is known."""
-        ...
 
 
 @runtime_checkable
@@ -66,7 +59,6 @@ class Separable(Protocol[Seen]):
 
     def own(self, state: Seen, facts: Facts) -> Float[Array, " silos"]:
         """g_n(d_n), the part of r_n that silo n's own contribution moves, up to a constant."""
-        ...
 
 
 class Declared(eqx.Module):

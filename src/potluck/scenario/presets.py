@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from potluck.registry import Registry
-from potluck.scenario.description import Normal, Scenario, Silos
-
-__all__ = ["PRESETS", "preset"]
+from potluck.scenario.description import Scenario, Silos, mechanism_of
+from potluck.scenario.fields import Normal
 
 PAPER_SILOS = Silos(
     count=4,
@@ -22,8 +21,8 @@ def _paper() -> Scenario:
 
 
 def _dilemma() -> Scenario:
-    """Energy eight times dearer, κ = 0.02: free-riding is severe."""
-    return Scenario(energy_price=0.02, silos=PAPER_SILOS)
+    """Energy eight times dearer, κ = 0.02: free-riding is severe, and its best intensity is 36.5."""
+    return Scenario(energy_price=0.02, silos=PAPER_SILOS, mechanism=mechanism_of("redistribution", intensity=36.5))
 
 
 def _literal() -> Scenario:
@@ -61,5 +60,4 @@ PRESETS: Registry[Callable[[], Scenario]] = Registry(
 
 
 def preset(name: str) -> Scenario:
-    """Look up a preset by name."""
     return PRESETS[name]()

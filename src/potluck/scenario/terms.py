@@ -13,8 +13,6 @@ from potluck.scenario.fields import Normal
 if TYPE_CHECKING:
     from potluck.scenario.description import Scenario
 
-__all__ = ["Drawn", "Terms", "TermsDraw", "counts"]
-
 
 class Terms(eqx.Module):
     """What each silo earns and pays. Entry n belongs to silo n alone and never reaches another silo."""
@@ -53,7 +51,6 @@ class Drawn(eqx.Module):
         )
 
     def draw(self, key: PRNGKeyArray | Array) -> Float[Array, " silos"]:
-        """Draw every silo's number."""
         mean, deviation = self.mean.astype(jnp.float32), self.deviation.astype(jnp.float32)
         standard = jax.random.truncated_normal(key, self.lowest, jnp.inf, self.mean.shape, jnp.float32)
         number = jnp.maximum(mean + deviation * standard, np.float32(1e-6) * mean)
@@ -78,7 +75,6 @@ class TermsDraw(eqx.Module):
 
     @classmethod
     def from_scenario(cls, scenario: "Scenario") -> "TermsDraw":
-        """As the scenario says."""
         silos = scenario.silos
         return cls(
             profit=Drawn.of(silos.profit, silos.count),

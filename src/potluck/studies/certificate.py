@@ -17,22 +17,13 @@ from jaxtyping import Float
 from potluck.economy import jain_index
 from potluck.errors import PotluckError
 from potluck.scenario import CurvePrecision
-from potluck.studies.deviations import (
-    CONSTANTS,
-    Played,
-    constant_deviations,
-    evaluated,
-    planned_deviations,
-    planned_for_all,
-    trained_deviations,
-)
+from potluck.studies import deviations
+from potluck.studies.deviations import CONSTANTS, Played, evaluated, planned_for_all
 from potluck.studies.intervals import RESAMPLES, Interval, interval
 from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
-from potluck.training.config import RUN, RunConfig, read_config
-from potluck.training.run import Trained, resume, start, trained
-
-__all__ = ["Bounds", "Certificate", "SiloCertificate", "bound", "bounds", "certify", "gain_share", "plain"]
+from potluck.training.config import RunConfig
+from potluck.training.run import Trained, train_in, trained
 
 STAY = "none"
 """Where no deviation found was better than what was learnt."""
@@ -136,13 +127,13 @@ def certify(
         raise PotluckError(f"games must be 2 or more: some to choose a deviation, some to measure it, got {games}")
     watch("play", 0.0)
     own = evaluated(run, games)
-    constants = constant_deviations(run, games, watch)
-    deviations = {f"constant {level:g}": values for level, values in zip(CONSTANTS, constants, strict=True)}
+    constants = deviations.constant_deviations(run, games, watch)
+    tried = {f"constant {level:g}": values for level, values in zip(CONSTANTS, constants, strict=True)}
     if slots > 0:
-        deviations["trained"] = trained_deviations(run, games, slots, watch)
+        tried["trained"] = deviations.trained_deviations(run, games, slots, watch)
     if isinstance(run.config.scenario.precision, CurvePrecision):
-        deviations["plan"] = planned_deviations(run, games, watch)
-    gains, found_by = _gains(own.payoffs, deviations)
+        tried["plan"] = deviations.planned_deviations(run, games, watch)
+    gains, found_by = _gains(own.payoffs, tried)
     levels = constants.mean((1, 2))
     stakes = levels.max(0) - levels.min(0)
     payoffs = own.payoffs.mean(1)
@@ -152,7 +143,7 @@ def certify(
         games=games,
         slots=run.slots,
         deviator_slots=slots,
-        broken_deviators=int((~np.isfinite(deviations["trained"]).all(1)).sum()) if slots > 0 else 0,
+        broken_deviators=int((~np.isfinite(tried["trained"]).all(1)).sum()) if slots > 0 else 0,
         nash_conv_interval=interval(gains.sum(1)),
         silos=[
             SiloCertificate(
@@ -176,11 +167,11 @@ def certify(
 
 
 def _gains(
-    own: Float[np.ndarray, "seeds games silos"], deviations: dict[str, Float[np.ndarray, "seeds games silos"]]
+    own: Float[np.ndarray, "seeds games silos"], tried: dict[str, Float[np.ndarray, "seeds games silos"]]
 ) -> tuple[Float[np.ndarray, "seeds silos"], list[str]]:
     """Of the deviation that is best in half of the games, what it gains in the others: choosing must not flatter it."""
-    kinds = [STAY, *deviations]
-    values = np.stack([own, *deviations.values()]).astype(float)
+    kinds = [STAY, *tried]
+    values = np.stack([own, *tried.values()]).astype(float)
     values = np.where(np.isfinite(values), values, -np.inf)  # a deviator that broke down gains nothing
     half = values.shape[2] // 2
     choice = values[:, :, :half].mean(2).argmax(0)
@@ -218,10 +209,7 @@ def without(config: RunConfig) -> RunConfig:
 
 def bound(config: RunConfig, folder: Path, watch: Watcher = lambda *_: None) -> Trained:
     """Train a bound, go on with it, or take it as it is."""
-    begun = (folder / RUN).exists()
-    if begun and read_config(folder) != config:
-        raise PotluckError(f"{folder}: holds another run; remove it, or ask for no bounds")
-    for progress in resume(folder) if begun else start(config, folder):
+    for progress in train_in(folder, config, "remove it, or ask for no bounds"):
         watch(f"training {config.agent}", progress.chunk / progress.chunks)
     return trained(folder)
 

@@ -11,8 +11,6 @@ from potluck.errors import PotluckError
 from potluck.federation import FedAvg, run, shard
 from potluck.studies.intervals import Interval, interval
 
-__all__ = ["GRID", "Measured", "Point", "measure"]
-
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 

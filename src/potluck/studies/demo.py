@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, file_faults, reason
 from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
-from potluck.studies.certificate import Certificate, certify, gain_share, without
+from potluck.studies.certificate import certify, gain_share, without
 from potluck.studies.deviations import evaluated, planned_for_all
 from potluck.studies.figures import draw_learning, draw_silos
 from potluck.studies.intervals import Interval, interval
@@ -20,9 +20,7 @@ from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
 from potluck.training.config import RUN, RunConfig, read_config
 from potluck.training.files import write_text
-from potluck.training.run import METRICS, Progress, Trained, claim, resume, start, trained
-
-__all__ = ["AGENTS", "MARK", "SEEDS", "SLOTS", "Demo", "Outcome", "configs", "judge", "prepare", "save", "trainings"]
+from potluck.training.run import METRICS, Progress, Trained, claim, train_in, trained
 
 SLOTS = 23_040
 """Slots of each seed: what two trainings of three seeds play in about two minutes on two cores."""
@@ -45,8 +43,9 @@ class Outcome:
     payoffs: list[Interval]
     contribution: Interval
     contributions: list[float]
-    certificate: Certificate | None
+    nash_conv_constants: float | None
     """Of constant deviations only; None for the planner, which is nobody's to deviate from."""
+    nash_conv_share_of_stake: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +73,7 @@ def folders(out: Path) -> dict[str, Path]:
 
 def prepare(out: Path, wanted: dict[str, RunConfig]) -> None:
     """Clear away a demo that is over or was another; keep one that was interrupted. Touches no file of anyone else."""
-    try:
+    with file_faults(out, "name a folder to write to"):
         finished = _finished(out)
         for agent, folder in folders(out).items():
             if (folder / RUN).exists() and (finished or not _is(folder, wanted[agent])):
@@ -84,8 +83,6 @@ def prepare(out: Path, wanted: dict[str, RunConfig]) -> None:
             (out / picture).unlink(missing_ok=True)
         out.mkdir(parents=True, exist_ok=True)
         write_text(out / MARK, json.dumps({"potluck": "demo", "finished": False}) + "\n")
-    except OSError as fault:
-        raise PotluckError(f"{out}: {(fault.strerror or str(fault)).lower()}; name a folder to write to") from None
 
 
 def _finished(out: Path) -> bool:
@@ -131,8 +128,7 @@ def trainings(out: Path, wanted: dict[str, RunConfig]) -> Generator[tuple[str, P
         while done:
             agent = min(done, key=lambda name: done[name])
             if agent not in runs:
-                folder = folders(out)[agent]
-                runs[agent] = resume(folder) if (folder / RUN).exists() else start(wanted[agent], folder)
+                runs[agent] = train_in(folders(out)[agent], wanted[agent])
             progress = next(runs[agent], None)
             if progress is None:
                 del done[agent]
@@ -158,13 +154,15 @@ def judge(out: Path, watch: Watcher = lambda *_: None) -> Demo:
     for agent, play in played.items():
         payoffs, brought = play.slot_payoffs.mean((1, 2)), play.contributions.mean((1, 2))
         said = lambda what, share, agent=agent: watch(f"{agent}: {what}", share)  # noqa: E731
+        judged = None if agent == "planner" else certify(runs[agent], games=games, slots=0, watch=said)
         outcomes[agent] = Outcome(
             welfare=interval(welfare[agent]),
             gain_share=gain_share(welfare[agent], welfare["wpr"], welfare["planner"]),
             payoffs=[interval(silo) for silo in payoffs.T],
             contribution=interval(brought.mean(1)),
             contributions=[float(silo) for silo in brought.mean(0)],
-            certificate=None if agent == "planner" else certify(runs[agent], games=games, slots=0, watch=said),
+            nash_conv_constants=None if judged is None else judged.nash_conv,
+            nash_conv_share_of_stake=None if judged is None else judged.share,
         )
     curves = {agent: _curve(folder / METRICS) for agent, folder in folders(out).items()}
     curves["planner"] = curves["mpgd"][0][[0, -1]], np.repeat(welfare["planner"][:, None], 2, axis=1)
@@ -187,20 +185,12 @@ def save(demo: Demo, out: Path) -> dict[str, Any]:
         )
         write_text(out / MARK, json.dumps(found, indent=1) + "\n")
     except OSError as fault:
-        raise PotluckError(f"{fault.filename or out}: {(fault.strerror or str(fault)).lower()}") from None
+        raise PotluckError(f"{fault.filename or out}: {reason(fault)}") from None
     return found
 
 
 def plain(demo: Demo) -> dict[str, Any]:
     """What was found as JSON-ready values."""
-    agents = {}
-    for agent, outcome in demo.outcomes.items():
-        values = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
-        judged = values.pop("certificate")
-        agents[agent] = plain_values(values) | {
-            "nash_conv_constants": None if judged is None else judged.nash_conv,
-            "nash_conv_share_of_stake": None if judged is None else plain_values(judged.share),
-        }
     return {
         "potluck": "demo",
         "finished": True,
@@ -208,5 +198,5 @@ def plain(demo: Demo) -> dict[str, Any]:
         "seeds": demo.seeds,
         "slots": demo.slots,
         "games": demo.games,
-        "agents": agents,
+        "agents": plain_values(demo.outcomes),
     }

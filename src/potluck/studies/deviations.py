@@ -26,17 +26,6 @@ from potluck.training.loop import Setup, TrainConfig, begin, place, train
 from potluck.training.opponents import Against
 from potluck.training.run import Trained
 
-__all__ = [
-    "CONSTANTS",
-    "Played",
-    "constant_deviations",
-    "evaluate",
-    "evaluated",
-    "planned_deviations",
-    "planned_for_all",
-    "trained_deviations",
-]
-
 CONSTANTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Unilateral contributions that span a silo's stake."""
 OTHER_LUCK = 2**31
@@ -60,17 +49,12 @@ def evaluated(run: Trained, games: int) -> Played:
 
 
 def _free(run: Trained) -> Float[Array, "players action"]:
-    """Everybody chooses."""
     environment = run.lanes.tree.environment
     return jnp.full((environment.players, environment.action_size), jnp.nan)
 
 
 def evaluate(
-    lanes: Lanes[Setup],
-    agents: Any,
-    discount: float,
-    games: int,
-    forced: Float[Array, "players action"] | None = None,
+    lanes: Lanes[Setup], agents: Any, discount: float, games: int, forced: Float[Array, "players action"] | None = None
 ) -> Played:
     """Play `games` games of every lane without exploration; the same luck whoever is forced to whatever."""
     payoffs, report = _evaluate(lanes, agents, discount, games, forced, mesh_over(games))

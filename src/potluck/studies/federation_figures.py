@@ -5,17 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from potluck.errors import PotluckError
 from potluck.studies.curve import Measured
-from potluck.studies.intervals import Interval
+from potluck.studies.intervals import Interval, bars_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["check_picture", "draw_curve", "draw_run"]
 
 
 def check_picture(path: Path | None) -> None:
@@ -78,6 +74,5 @@ def _save(figure: "Figure", path: Path) -> None:
 
 
 def _band(axes: "Axes", place: list[float], intervals: list[Interval], label: str) -> None:
-    means = np.array([i.mean for i in intervals])
-    errors = [means - [i.low for i in intervals], [i.high for i in intervals] - means]
+    means, errors = bars_of(intervals)
     axes.errorbar(place, means, yerr=errors, marker=".", capsize=3, label=label)

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
-from potluck.studies.intervals import Interval
+from potluck.studies.intervals import Interval, bars_of
 from potluck.studies.stage import Solution, Sweep
-
-__all__ = ["draw_game", "draw_learning", "draw_silos"]
 
 INK, PAID, UNPAID, PLANNED = "#222222", "#1b7f5c", "#c2571a", "#3b5b92"
 LEARNERS = {
@@ -25,8 +25,13 @@ def draw_game(solution: Solution, swept: Sweep | None, path: Path) -> None:
     panels = 2 if swept is None else 4
     figure = Figure(figsize=(11, 4.2 * (panels // 2)), layout="constrained")
     axes = figure.subplots(panels // 2, 2, squeeze=False).ravel()
-    _bars(axes[0], solution, "contributions")
-    _bars(axes[1], solution, "payoff")
+    plays = {
+        ("no transfers", UNPAID): solution.no_redistribution,
+        ("with the mechanism", PAID): solution.equilibrium,
+        ("planner", PLANNED): solution.optimum,
+    }
+    drawn = [Series(*look, play.contributions, play.payoff.total) for look, play in plays.items()]
+    _by_silo(axes[0], axes[1], drawn)
     if swept is not None:
         _welfare(axes[2], solution, swept)
         _contributions(axes[3], swept)
@@ -34,26 +39,29 @@ def draw_game(solution: Solution, swept: Sweep | None, path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _bars(axes: Axes, solution: Solution, quantity: str) -> None:
-    plays = [
-        ("no transfers", solution.no_redistribution, UNPAID),
-        ("with the mechanism", solution.equilibrium, PAID),
-        ("planner", solution.optimum, PLANNED),
-    ]
-    silos = np.arange(len(solution.equilibrium.contributions))
-    for place, (name, play, colour) in enumerate(plays):
-        heights = np.asarray(play.contributions if quantity == "contributions" else play.payoff.total)
-        if quantity == "contributions":
-            axes.bar(silos + 0.27 * (place - 1), heights, 0.25, label=name, color=colour)
-        else:
-            axes.plot(silos + 0.12 * (place - 1), heights, "o", label=name, color=colour)
-    axes.set_xlabel("silo")
-    axes.set_xticks(silos)
-    if quantity == "contributions":
-        axes.set(ylabel="contribution d", ylim=(0, 1.05), title="What each silo brings")
-    else:
-        axes.set(ylabel="payoff per slot", title="What each silo gains")
-        axes.legend()
+class Series(NamedTuple):
+    """One play, as it is drawn silo by silo."""
+
+    name: str
+    colour: str
+    contributions: ArrayLike
+    payoffs: ArrayLike
+    errors: ArrayLike | None = None
+
+
+def _by_silo(brings: Axes, earns: Axes, plays: Sequence[Series]) -> None:
+    """What each silo brings, as bars, and what it gains, as points."""
+    for place, play in enumerate(plays):
+        silos = np.arange(np.size(play.contributions))
+        look: dict[str, Any] = {"label": play.name, "color": play.colour}
+        brings.bar(silos + 0.27 * (place - 1), play.contributions, 0.25, **look)
+        earns.errorbar(silos + 0.12 * (place - 1), play.payoffs, yerr=play.errors, fmt="o", capsize=3, **look)
+    for axes in (brings, earns):
+        axes.set_xlabel("silo")
+        axes.set_xticks(silos)
+    brings.set(ylabel="contribution d", ylim=(0, 1.05), title="What each silo brings")
+    earns.set(ylabel="payoff per slot", title="What each silo gains")
+    earns.legend()
 
 
 def _welfare(axes: Axes, solution: Solution, swept: Sweep) -> None:
@@ -93,17 +101,6 @@ def draw_silos(outcomes: Mapping[str, tuple[Sequence[float], Sequence[Interval]]
     """What each silo brings and earns once it has learnt: contributions, and payoffs with intervals over seeds."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     brings, earns = figure.subplots(1, 2)
-    for place, (agent, (contributions, payoffs)) in enumerate(outcomes.items()):
-        name, colour = LEARNERS[agent]
-        silos = np.arange(len(contributions))
-        brings.bar(silos + 0.27 * (place - 1), contributions, 0.25, label=name, color=colour)
-        means = np.array([payoff.mean for payoff in payoffs])
-        errors = [means - [payoff.low for payoff in payoffs], [payoff.high for payoff in payoffs] - means]
-        earns.errorbar(silos + 0.12 * (place - 1), means, yerr=errors, fmt="o", capsize=3, label=name, color=colour)
-    for axes in (brings, earns):
-        axes.set_xticks(silos)
-        axes.set_xlabel("silo")
-    brings.set(ylabel="mean contribution d", ylim=(0, 1.05), title="What each silo brings")
-    earns.set(ylabel="payoff per slot", title="What each silo gains")
-    earns.legend()
+    plays = [Series(*LEARNERS[agent], shares, *bars_of(payoffs)) for agent, (shares, payoffs) in outcomes.items()]
+    _by_silo(brings, earns, plays)
     figure.savefig(path, dpi=130)

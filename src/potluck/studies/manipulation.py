@@ -5,18 +5,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from pydantic import ValidationError
 
-from potluck.economy import (
-    gain_from_over_reporting,
-    gain_from_overstating_cost,
-    gain_from_shading,
-    gain_from_splitting,
-)
+from potluck.economy import gain_from_over_reporting, gain_from_overstating_cost, gain_from_shading, gain_from_splitting
 from potluck.economy.manipulation import Declaring, Splittable
 from potluck.game import stage_game
 from potluck.mechanisms import MECHANISMS, MechanismConfig
 from potluck.scenario import Scenario
-
-__all__ = ["MANIPULATIONS", "Manipulations", "manipulations", "mechanisms_to_compare"]
 
 MANIPULATIONS = {
     "over_reporting": "claims all its data",

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["plain_values"]
-
 
 def plain_values(tree: Any) -> Any:
     """Dataclasses as dictionaries, arrays as numbers and lists; what is not finite as null."""

@@ -20,12 +20,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from potluck.agents import Environment
 from potluck.devices import GAMES, mesh_over
 from potluck.errors import PotluckError
-from potluck.game import Members, Planner
+from potluck.game import Planner
+from potluck.game.players import Playing
 from potluck.scenario import CurvePrecision
 from potluck.training.evaluation import long_term
 from potluck.training.run import Trained
-
-__all__ = ["Watcher", "climb", "follow", "plan_for_all", "search"]
 
 STEPS, STEP, ASCENT_GAMES = 200, 0.05, 16
 """Of the ascent."""
@@ -42,7 +41,7 @@ Watcher = Callable[[str, float], None]
 def plan_for_all(run: Trained, watch: Watcher = lambda *_: None) -> tuple[Planner, Float[Array, "slots silos"]]:
     """The run's game with one player who decides for all, and the plan of highest welfare found for it."""
     environment = run.lanes.lane(0).environment  # all seeds play the same federation
-    if not isinstance(environment, Members | Planner):
+    if not isinstance(environment, Playing):
         raise PotluckError(f": {run.config.agent} plays no game that a planner could", field="agent")
     planner = Planner(environment.game)
     key = jax.random.fold_in(jax.random.key(run.config.scenario.seed), 2**32 - 2)

@@ -11,8 +11,6 @@ import numpy as np
 from potluck.scenario import Scenario, render
 from potluck.studies.stage import Solution, Sweep
 
-__all__ = ["named_mechanism", "summary", "write_report"]
-
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Potluck: the game, solved</title>
 <style>
@@ -80,19 +78,17 @@ def named_mechanism(scenario: Scenario, solution: Solution) -> str:
 
 
 def _rows(solution: Solution) -> str:
-    head = ("silo", "d, none", "d", "d, planner", "transfer", "payoff, none", "payoff", "payoff, planner")
-    columns = (
-        range(len(solution.equilibrium.contributions)),
-        solution.no_redistribution.contributions,
-        solution.equilibrium.contributions,
-        solution.optimum.contributions,
-        solution.equilibrium.payoff.transfer,
-        solution.no_redistribution.payoff.total,
-        solution.equilibrium.payoff.total,
-        solution.optimum.payoff.total,
-    )
-    lines = [f"<tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"]
-    for silo, *numbers in zip(*columns, strict=True):
-        cells = "".join(f"<td>{float(number):.4g}</td>" for number in numbers)
-        lines.append(f"<tr><td>{silo}</td>{cells}</tr>")
-    return "\n".join(lines)
+    none, reached, best = solution.no_redistribution, solution.equilibrium, solution.optimum
+    columns = {
+        "silo": np.arange(len(reached.contributions)),
+        "d, none": none.contributions,
+        "d": reached.contributions,
+        "d, planner": best.contributions,
+        "transfer": reached.payoff.transfer,
+        "payoff, none": none.payoff.total,
+        "payoff": reached.payoff.total,
+        "payoff, planner": best.payoff.total,
+    }
+    rows = ("".join(f"<td>{float(number):.4g}</td>" for number in row) for row in zip(*columns.values(), strict=True))
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    return "\n".join(f"<tr>{cells}</tr>" for cells in (head, *rows))

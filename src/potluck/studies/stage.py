@@ -1,5 +1,6 @@
 """The stage game of a scenario, solved: equilibria with and without its mechanism, the planner, the sweep of α."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -7,31 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from potluck.economy import (
-    Payoff,
-    Rationality,
-    Solver,
-    StageGame,
-    budget_residual,
-    dominant_intensity,
-    equilibrium,
-    facts_at,
-    jain_index,
-    nash,
-    pigouvian_intensity,
-    price_of_anarchy,
-    rationality,
-    regrets,
-    settle,
-    settled_at,
-    solver,
-    welfare,
-    welfare_optimal_intensity,
-)
+from potluck import economy
+from potluck.economy import Payoff, Rationality, Solver, StageGame, nash, regrets, settle
 from potluck.mechanisms import Facts, Mechanism, Need, Redistribution, Separable
 from potluck.studies.plain import plain_values
-
-__all__ = ["Settled", "Solution", "Sweep", "plain", "plain_settled", "settled", "solve", "sweep"]
 
 
 class Play(eqx.Module):
@@ -108,16 +88,13 @@ class Partly(eqx.Module):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What the mechanism needs."""
         return self.mechanism.needs
 
     @property
     def balanced(self) -> bool:
-        """If the mechanism is."""
         return self.mechanism.balanced
 
     def init(self, precision: Float[Array, ""]) -> PyTree:
-        """What the mechanism remembers."""
         return self.mechanism.init(precision)
 
     def settle(self, state: PyTree, facts: Facts) -> tuple[PyTree, Float[Array, " silos"], Float[Array, ""]]:
@@ -132,14 +109,13 @@ class Partly(eqx.Module):
         return jnp.zeros_like(facts.contributions)
 
     def signal_bounds(self) -> tuple[float, float]:
-        """As the mechanism's."""
         return self.mechanism.signal_bounds()
 
 
 @eqx.filter_jit
 def solve(game: StageGame) -> Solution:
     """Solve the game under its own mechanism, without transfers, and for the planner."""
-    profit, how = game.terms.profit, solver(game)
+    profit, how = game.terms.profit, economy.solver(game)
 
     def paid(share: Float[Array, ""]) -> StageGame:
         return StageGame(game.terms, game.energy_price, Partly(game.mechanism, share), game.precision)
@@ -151,7 +127,7 @@ def solve(game: StageGame) -> Solution:
     profits = jnp.stack([profit, profit, jnp.full_like(profit, profit.sum())])
     reached, without, optimum = jax.vmap(climb)(profits, jnp.asarray([1.0, 0.0, 0.0], profit.dtype))
     if how != "potential":
-        reached = equilibrium(game).contributions
+        reached = economy.equilibrium(game).contributions
 
     def play(share: Float[Array, ""], contributions: Float[Array, " silos"]) -> Play:
         at = paid(share)
@@ -160,9 +136,9 @@ def solve(game: StageGame) -> Solution:
             contributions=contributions,
             payoff=settled,
             regrets=regrets(at, contributions),
-            price_of_anarchy=price_of_anarchy(at, contributions, optimum),
-            jain_index=jain_index(settled.total),
-            rationality=rationality(at, contributions, without),
+            price_of_anarchy=economy.price_of_anarchy(at, contributions, optimum),
+            jain_index=economy.jain_index(settled.total),
+            rationality=economy.rationality(at, contributions, without),
         )
 
     plays = jax.vmap(play)(jnp.asarray([1.0, 0.0, 1.0], profit.dtype), jnp.stack([reached, without, optimum]))
@@ -172,18 +148,17 @@ def solve(game: StageGame) -> Solution:
         equilibrium=here,
         no_redistribution=unpaid,
         optimum=planned,
-        intensity_star=welfare_optimal_intensity(game),
-        pigouvian_intensity=pigouvian_intensity(game, optimum),
-        dominant_intensity=dominant_intensity(game),
-        budget_residual=budget_residual(game, reached),
-        signal=settled_at(game, facts_at(game, reached)).signal,
+        intensity_star=economy.welfare_optimal_intensity(game),
+        pigouvian_intensity=economy.pigouvian_intensity(game, optimum),
+        dominant_intensity=economy.dominant_intensity(game),
+        budget_residual=economy.budget_residual(game, reached),
+        signal=economy.settled_at(game, economy.facts_at(game, reached)).signal,
         solver=how,
     )
 
 
 @eqx.filter_jit
 def settled(game: StageGame, contributions: Float[Array, " silos"]) -> Settled:
-    """Settle one joint contribution."""
     return Settled(
         contributions, game.precision(contributions), settle(game, contributions), regrets(game, contributions)
     )
@@ -196,10 +171,32 @@ def sweep(game: StageGame, intensities: Float[Array, " points"]) -> Sweep:
     def point(intensity: Float[Array, ""]) -> Sweep:
         at = game.at(intensity)
         contributions = nash(at)
-        return Sweep(intensity, contributions, settle(at, contributions).total, welfare(at, contributions))
+        return Sweep(intensity, contributions, settle(at, contributions).total, economy.welfare(at, contributions))
 
     swept: Sweep = jax.vmap(point)(intensities)
     return swept
+
+
+def solve_and_sweep(game: StageGame, intensities: Float[Array, " points"] | None) -> tuple[Solution, Sweep | None]:
+    """The solution, and the sweep where intensities are given."""
+    if intensities is None:
+        return solve(game), None
+    solution, swept = in_turn((solve, game), (sweep, game, intensities))
+    return solution, swept
+
+
+def in_turn(*programs: tuple[Any, ...]) -> list[Any]:
+    """Compile programs at once, which is most of the wait, and run them one after the other, each on its arguments.
+
+    Programs that run at once on a CPU share its threads, and may wait for each other for ever.
+    """
+
+    def compiled(program: Any, *arguments: Any) -> Any:
+        return program.lower(*arguments).compile()
+
+    with ThreadPoolExecutor() as threads:
+        ready = list(threads.map(lambda words: compiled(*words), programs))
+    return [jax.block_until_ready(run(*arguments)) for run, (_, *arguments) in zip(ready, programs, strict=True)]
 
 
 def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:
@@ -217,11 +214,7 @@ def plain(solution: Solution, swept: Sweep | None = None) -> dict[str, Any]:
             "price_of_anarchy": play.price_of_anarchy,
             "intensity_star": solution.intensity_star,
             "jain_index": play.jain_index,
-            "rationality": {
-                "leaving": play.rationality.leaving,
-                "alone": play.rationality.alone,
-                "no_redistribution": play.rationality.no_redistribution,
-            },
+            "rationality": play.rationality,
         }
 
     rows = [] if swept is None else [_row(swept, point) for point in range(len(swept.intensity))]

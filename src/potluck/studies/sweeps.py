@@ -1,7 +1,7 @@
 """A sweep as people look at it: one line per cell, and a picture."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -9,11 +9,6 @@ from potluck.studies.intervals import interval
 from potluck.studies.plain import plain_values
 from potluck.training.metrics import LATE
 from potluck.training.sweep import SweepConfig
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-__all__ = ["by_cell", "draw_sweep", "table"]
 
 
 def by_cell(file: Path, config: SweepConfig) -> list[dict[str, Any]]:
@@ -33,32 +28,6 @@ def by_cell(file: Path, config: SweepConfig) -> list[dict[str, Any]]:
         measured = {name: plain_values(interval(values)) for name, values in columns.items()}
         found.append({"values": dict(zip(config.names, cell.values, strict=True)), "seeds": len(seeds), **measured})
     return found
-
-
-def table(found: list[dict[str, Any]], config: SweepConfig) -> "Table":
-    """One line per cell."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    seeds = config.base.seeds
-    shown = Table(
-        title=f"{config.base.agent}: the last tenth of the windows, while exploring",
-        caption=f"mean and 95% interval over {seeds} seed{'s' * (seeds > 1)}",
-        box=SIMPLE,
-        padding=(0, 0, 0, 1),
-    )
-    for head in (*config.names, "welfare", "95%", "P", "mean d"):
-        shown.add_column(head, justify="right", no_wrap=True)
-    for cell in found:
-        welfare = cell["welfare"]
-        shown.add_row(
-            *(f"{value:g}" for value in cell["values"].values()),
-            f"{welfare['mean']:.2f}",
-            f"{welfare['low']:.1f} … {welfare['high']:.1f}",
-            f"{cell['precision']['mean']:.4f}",
-            f"{cell['contribution']['mean']:.3f}",
-        )
-    return shown
 
 
 def draw_sweep(found: list[dict[str, Any]], config: SweepConfig, path: Path) -> None:

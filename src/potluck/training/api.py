@@ -6,12 +6,9 @@ from pathlib import Path
 
 from potluck.agents import Options
 from potluck.devices import use_cores
-from potluck.errors import PotluckError
 from potluck.scenario import Scenario
-from potluck.training.config import RUN, RunConfig, read_config
-from potluck.training.run import Progress, Trained, resume, start, trained
-
-__all__ = ["train"]
+from potluck.training.config import RunConfig
+from potluck.training.run import Progress, Trained, train_in, trained
 
 
 def train(
@@ -34,9 +31,6 @@ def train(
     config = RunConfig(scenario, agent, options or Options(), slots, seeds, games, window)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run" if out is None else Path(out)
-        begun = (folder / RUN).exists()
-        if begun and read_config(folder) != config:
-            raise PotluckError(f"{folder}: holds another run; name another folder")
-        for progress in resume(folder) if begun else start(config, folder):
+        for progress in train_in(folder, config):
             watch(progress)
         return trained(folder)

@@ -5,11 +5,9 @@ import math
 import warnings
 from pathlib import Path
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, file_faults
 from potluck.training.files import read_arrays, write_arrays
 from potluck.training.loop import Runs
-
-__all__ = ["Checkpoint", "latest", "save", "set_aside"]
 
 KEPT = 3
 SUFFIX = ".ckpt"
@@ -32,15 +30,10 @@ class Checkpoint:
 def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Write `folder/CHUNK.ckpt`; the oldest beyond three are removed."""
     place = folder / f"{checkpoint.chunk:08d}{SUFFIX}"
-    try:
+    with file_faults(place, "the one before is kept, make room and resume", failed="checkpoint not written"):
         folder.mkdir(parents=True, exist_ok=True)
         about = {"chunk": checkpoint.chunk, "metrics": checkpoint.metrics, "lanes": checkpoint.lanes}
         write_arrays(place, MARK, about, checkpoint.runs)
-    except OSError as fault:
-        raise PotluckError(
-            f"{place}: checkpoint not written ({(fault.strerror or str(fault)).lower()}); the one before is kept, "
-            "make room and resume"
-        ) from None
     for old in _all(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
 

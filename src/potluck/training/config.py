@@ -20,19 +20,6 @@ from potluck.training.files import write_text
 from potluck.training.lanes import Lanes, stack
 from potluck.training.loop import Setup
 
-__all__ = [
-    "RUN",
-    "SCENARIO",
-    "RunConfig",
-    "config_values",
-    "read_config",
-    "read_values",
-    "seeds_of",
-    "setup",
-    "setup_one",
-    "write_config",
-]
-
 RUN = "run.json"
 SCENARIO = "scenario.toml"
 
@@ -109,9 +96,14 @@ def seeds_of(config: RunConfig) -> UInt32[Array, " seeds"]:
     return jnp.asarray(config.scenario.seed + np.arange(config.seeds), jnp.uint32)
 
 
-def write_config(config: RunConfig, folder: Path) -> None:
-    """Write the config beside the results. A run has begun once `run.json` is there."""
-    write_text(folder / RUN, json.dumps(config_values(config, folder), indent=2) + "\n")
+def write_config(config: RunConfig, folder: Path, file: str = RUN, **more: Any) -> None:
+    """Write the scenario as a scenario file, then the rest and the versions of what computes: now the run has begun."""
+    (folder / SCENARIO).write_text(render(config.scenario), encoding="utf-8")
+    fields = [field.name for field in dataclasses.fields(config) if field.name != "scenario"]
+    rest = {name: getattr(config, name) for name in fields} | {"options": dataclasses.asdict(config.options)}
+    versions = {name: metadata.version(name) for name in ("potluck-fl", "jax", "jaxlib", "equinox", "optax", "numpy")}
+    written = {**rest, **more, "versions": {"python": platform.python_version(), **versions}}
+    write_text(folder / file, json.dumps(written, indent=2) + "\n")
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -122,17 +114,8 @@ def read_config(folder: Path) -> RunConfig:
         raise PotluckError(f"{folder / RUN}: cannot be read as a run ({fault})") from None
 
 
-def config_values(config: RunConfig, folder: Path) -> dict[str, Any]:
-    """Write the scenario as a scenario file; the rest and the versions of what computes, for JSON."""
-    (folder / SCENARIO).write_text(render(config.scenario), encoding="utf-8")
-    fields = [field.name for field in dataclasses.fields(config) if field.name != "scenario"]
-    rest = {name: getattr(config, name) for name in fields} | {"options": dataclasses.asdict(config.options)}
-    versions = {name: metadata.version(name) for name in ("potluck-fl", "jax", "jaxlib", "equinox", "optax", "numpy")}
-    return {**rest, "versions": {"python": platform.python_version(), **versions}}
-
-
 def read_values(folder: Path, file: str) -> dict[str, Any]:
-    """What `config_values` gave, as `RunConfig` takes it."""
+    """What `write_config` wrote, as `RunConfig` takes it."""
     try:
         written = json.loads((folder / file).read_text(encoding="utf-8"))
         rest = {key: value for key, value in written.items() if key != "versions"}

@@ -8,14 +8,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from potluck.training.loop import Setup
 
-__all__ = ["episode", "long_term"]
-
 
 def episode(
-    setup: Setup,
-    agents: Any,
-    key: PRNGKeyArray,
-    forced: Float[Array, "players action"] | None = None,
+    setup: Setup, agents: Any, key: PRNGKeyArray, forced: Float[Array, "players action"] | None = None
 ) -> tuple[Array, Any]:
     """One whole game: payoffs [slots, players], reports of its slots. Who is forced (not NaN) does not choose."""
     resetting, stepping = jax.random.split(key)

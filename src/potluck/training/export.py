@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from potluck.agents.actors import ACTORS, Actor
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, file_faults, reason
 from potluck.training.files import read_arrays, write_arrays
 
 if TYPE_CHECKING:  # a deployment that loads a policy needs no federation
     from potluck.training.run import Trained
-
-__all__ = ["LoadedPolicy", "export_policy", "load_policy"]
 
 MARK = b"potluck policy 2\n"
 
@@ -77,10 +75,8 @@ def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> No
         "observation_size": setup.environment.observation_size,
         "about": about,
     }
-    try:
+    with file_faults(place, "name another place"):
         write_arrays(Path(place), MARK, header, actor)
-    except OSError as fault:
-        raise PotluckError(f"{place}: {(fault.strerror or str(fault)).lower()}; name another place") from None
 
 
 def load_policy(path: str | Path) -> LoadedPolicy:
@@ -95,7 +91,7 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     except FileNotFoundError:
         raise PotluckError(f"{path}: no such file; write one with `potluck export`") from None
     except OSError as fault:
-        raise PotluckError(f"{path}: {(fault.strerror or str(fault)).lower()}") from None
+        raise PotluckError(f"{path}: {reason(fault)}") from None
     except (ValueError, KeyError, TypeError) as fault:
         raise PotluckError(f"{path}: not a policy that can be used ({fault}); export it again") from None
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(actor, eqx.is_inexact_array))):

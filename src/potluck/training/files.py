@@ -13,8 +13,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-__all__ = ["read_arrays", "write_arrays", "write_text"]
-
 HASH = 32
 Tree = TypeVar("Tree")
 
@@ -26,7 +24,7 @@ def write_arrays(place: Path, mark: bytes, about: dict[str, Any], tree: Any, *, 
     """
     content = io.BytesIO()
     content.write(json.dumps(about).encode() + b"\n")
-    eqx.tree_serialise_leaves(content, jax.tree.map(_plain, eqx.filter(tree, eqx.is_array)))
+    eqx.tree_serialise_leaves(content, jax.tree.map(plain, eqx.filter(tree, eqx.is_array)))
     payload = content.getbuffer()
     _replace(place, mark, hashlib.sha256(payload).digest(), payload, mode=0o600 if private else 0o666)
 
@@ -44,12 +42,12 @@ def read_arrays(place: Path, mark: bytes, like: Callable[[dict[str, Any]], Tree]
     wanted, rest = eqx.partition(like(about), lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
     stream = io.BytesIO(arrays)
     try:
-        plain = eqx.tree_deserialise_leaves(stream, jax.eval_shape(lambda tree: jax.tree.map(_plain, tree), wanted))
+        numbers = eqx.tree_deserialise_leaves(stream, jax.eval_shape(lambda tree: jax.tree.map(plain, tree), wanted))
     except (RuntimeError, EOFError) as fault:
         raise ValueError(f"its arrays have other shapes: {fault}") from None
     if stream.read(1):
         raise ValueError("it holds more arrays than belong there")
-    found: Tree = eqx.combine(jax.tree.map(_keyed, plain, wanted), rest)
+    found: Tree = eqx.combine(jax.tree.map(_keyed, numbers, wanted), rest)
     return about, found
 
 
@@ -77,7 +75,7 @@ def _is_key(leaf: Any) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
-def _plain(leaf: Any) -> Any:
+def plain(leaf: Any) -> Any:
     """Random keys as the numbers behind them."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 

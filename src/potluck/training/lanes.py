@@ -11,9 +11,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
-__all__ = ["Lanes", "alike", "each_lane", "stack"]
+from potluck.training.files import plain
 
 T = TypeVar("T")
 Result = TypeVar("Result")
@@ -27,7 +27,6 @@ class Lanes(eqx.Module, Generic[T]):
     count: int
 
     def lane(self, number: int) -> T:
-        """One of them."""
         own, common = eqx.partition(self.tree, self.own)
         one: T = eqx.combine(jax.tree.map(lambda leaf: leaf[number], own), common)
         return one
@@ -59,12 +58,7 @@ def _same(column: Sequence[Any]) -> bool:
     first = column[0]
     if not eqx.is_array(first):
         return True
-    return all(other is first or np.array_equal(_plain(first), _plain(other)) for other in column[1:])
-
-
-def _plain(leaf: Array) -> np.ndarray:
-    keys = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if keys else leaf)
+    return all(other is first or np.array_equal(plain(first), plain(other)) for other in column[1:])
 
 
 def each_lane(function: Callable[..., Result], lanes: Lanes[Any], *by_lane: Any) -> Result:

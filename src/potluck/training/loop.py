@@ -16,10 +16,8 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from potluck.agents import Act, Environment, Learner, Window
-from potluck.devices import GAMES, device_index, everywhere, mesh_over
+from potluck.devices import GAMES, device_index, everywhere, gathered, mesh_over
 from potluck.training.lanes import Lanes, each_lane
-
-__all__ = ["Outcome", "Runs", "Setup", "TrainConfig", "begin", "first", "place", "train"]
 
 BEFORE = 2**32 - 1
 """A slot that no run reaches: its key draws what there is before the first one."""
@@ -62,6 +60,8 @@ class Outcome(eqx.Module):
     finite: Bool[Array, "times lanes players"]
     """Whether all that a player knew was finite, before each window and after the last: who breaks down spoils the
     others' payoffs, and so them, one window later."""
+    agreed: Bool[Array, ""]
+    """Whether what is learnt is the same on all devices that share the games, but for rounding."""
 
 
 SPECS = Runs(agents=P(), states=P(None, GAMES), memory=P(None, GAMES))
@@ -125,7 +125,7 @@ def train(config: TrainConfig, runs: Runs, slot: Int[Array, ""]) -> tuple[Runs, 
         slots = slot + config.slots * jnp.arange(config.windows)
         runs, (report, diagnostics, finite) = jax.lax.scan(one, runs, slots)
         after = _finite(runs.agents, shape)
-        return runs, Outcome(report, diagnostics, jnp.concatenate([finite, after[None]]))
+        return runs, Outcome(report, diagnostics, jnp.concatenate([finite, after[None]]), _agreed(runs.agents))
 
     return jax.shard_map(
         here,
@@ -142,6 +142,16 @@ def _finite(agents: Any, shape: tuple[int, int]) -> Bool[Array, "lanes players"]
     for leaf in jax.tree.leaves(eqx.filter(agents, eqx.is_inexact_array)):
         finite &= (jnp.isfinite(leaf) | (leaf == -jnp.inf)).reshape(*shape, -1).all(-1)
     return finite
+
+
+def _agreed(agents: Any) -> Bool[Array, ""]:
+    """Whether no number differs between devices by a thousandth of the largest beside it."""
+    agreed = jnp.asarray(True)
+    for leaf in jax.tree.leaves(eqx.filter(agents, eqx.is_inexact_array)):
+        everyone = jnp.where(jnp.isfinite(leaf), leaf, 0.0)
+        apart = jnp.abs(everyone - gathered(everyone)[0])
+        agreed &= jnp.max(apart, initial=0.0) <= 1e-3 * jnp.max(jnp.abs(everyone), initial=0.0)
+    return jnp.all(gathered(agreed))
 
 
 def window(

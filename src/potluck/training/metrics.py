@@ -9,8 +9,6 @@ from jaxtyping import Float
 
 from potluck.training.loop import Outcome
 
-__all__ = ["columns", "header", "rows", "summary"]
-
 LATE = 0.1
 """Share of a run's windows that tell where it ended."""
 
@@ -23,11 +21,6 @@ def columns(outcome: Outcome) -> dict[str, Float[np.ndarray, "windows lanes"]]:
     for name, values in own.items():
         found |= {f"{name}_{silo}": np.asarray(values)[..., silo] for silo in range(values.shape[-1])}
     return found | {name: np.asarray(values).mean(-1) for name, values in outcome.diagnostics.items()}
-
-
-def header(lane: Sequence[str], names: Sequence[str]) -> str:
-    """Column names: what tells lanes apart, the slot, the numbers."""
-    return ",".join([*lane, "slot", *names]) + "\n"
 
 
 def rows(

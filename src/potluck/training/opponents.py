@@ -8,8 +8,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents import Environment, Learner
 
-__all__ = ["Against", "Table"]
-
 
 class Table(eqx.Module):
     """The state of the game, and everyone's memory state."""
@@ -26,24 +24,18 @@ class Against(eqx.Module):
     agents: Any
     player: Int[Array, ""]
 
-    @property
-    def players(self) -> int:
-        """The deviator."""
-        return 1
+    players = 1
 
     @property
     def observation_size(self) -> int:
-        """What it saw before."""
         return self.environment.observation_size
 
     @property
     def action_size(self) -> int:
-        """What it decided before."""
         return self.environment.action_size
 
     @property
     def horizon(self) -> int:
-        """T."""
         return self.environment.horizon
 
     def reset(self, key: PRNGKeyArray) -> Table:

@@ -15,20 +15,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, UInt32
 
 from potluck.devices import mesh_over
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, file_faults
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
 from potluck.training.config import RUN, SCENARIO, RunConfig, read_config, seeds_of, setup, write_config
 from potluck.training.lanes import Lanes
 from potluck.training.loop import Runs, Setup, TrainConfig, begin, first, place, train
-from potluck.training.metrics import columns, header, rows
-
-__all__ = ["METRICS", "Job", "Progress", "Trained", "advance", "claim", "restart", "resume", "start", "trained"]
+from potluck.training.metrics import columns, rows
 
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
 INTERVAL = 20.0
 """Seconds between checkpoints."""
+KEPT = "the last checkpoint is kept, make room and resume"
 
 
 @dataclass(frozen=True)
@@ -82,18 +81,13 @@ class Trained:
     """That each seed has learnt from."""
     finished: bool = True
 
-    def row(self, seed: int) -> int:
-        """Where a seed's arrays are."""
-        first = self.config.scenario.seed
-        if not first <= seed < first + self.config.seeds:
-            last = first + self.config.seeds - 1
-            raise PotluckError(f"must be one that was trained: {first} to {last}, got {seed}", field="seed")
-        return seed - first
-
     def of_seed(self, seed: int) -> tuple[Setup, Any]:
         """One seed's setup, and what its players have learnt."""
-        row = self.row(seed)
-        return self.lanes.lane(row), jax.tree.map(lambda leaf: leaf[row], self.runs.agents)
+        first, last = self.config.scenario.seed, self.config.scenario.seed + self.config.seeds - 1
+        if not first <= seed <= last:
+            raise PotluckError(f"must be one that was trained: {first} to {last}, got {seed}", field="seed")
+        lane = seed - first
+        return self.lanes.lane(lane), jax.tree.map(lambda leaf: leaf[lane], self.runs.agents)
 
 
 def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
@@ -104,13 +98,11 @@ def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Gen
         if file.exists():
             raise PotluckError(f"{file}: would be overwritten; name another folder")
     job = Job.of_run(config, folder)
-    try:
+    with file_faults(folder, "name a folder to write to"):
         folder.mkdir(parents=True, exist_ok=True)
         claimed = claim(folder)
         write_config(config, folder)
         (folder / METRICS).touch()
-    except OSError as fault:
-        raise PotluckError(f"{folder}: {(fault.strerror or str(fault)).lower()}; name a folder to write to") from None
     return advance(job, None, interval, claimed)
 
 
@@ -119,21 +111,26 @@ def resume(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     return restart(Job.of_run(read_config(folder), folder), interval)
 
 
+def train_in(folder: Path, config: RunConfig, remedy: str = "name another folder") -> Generator[Progress]:
+    """Begin this run in a folder, or go on with it where it was begun there."""
+    if not (folder / RUN).exists():
+        return start(config, folder)
+    if read_config(folder) != config:
+        raise PotluckError(f"{folder}: holds another run; {remedy}")
+    return resume(folder)
+
+
 def restart(job: Job, interval: float = INTERVAL) -> Generator[Progress]:
     """Go on with a job whose folder is there."""
     metrics = job.folder / METRICS
-    with contextlib.ExitStack() as until_begun:
-        try:
-            claimed = until_begun.enter_context(claim(job.folder))
-            checkpoint = job.newest(metrics.stat().st_size if metrics.exists() else 0)
-            checkpoints.set_aside(job.folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
-            if checkpoint is None:
-                metrics.write_bytes(b"")
-            else:
-                os.truncate(metrics, checkpoint.metrics)
-        except OSError as fault:
-            reason = (fault.strerror or str(fault)).lower()
-            raise PotluckError(f"{job.folder}: {reason}; a run must be writable") from None
+    with contextlib.ExitStack() as until_begun, file_faults(job.folder, "a run must be writable"):
+        claimed = until_begun.enter_context(claim(job.folder))
+        checkpoint = job.newest(metrics.stat().st_size if metrics.exists() else 0)
+        checkpoints.set_aside(job.folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
+        if checkpoint is None:
+            metrics.write_bytes(b"")
+        else:
+            os.truncate(metrics, checkpoint.metrics)
         until_begun.pop_all()
     return advance(job, checkpoint, interval, claimed)
 
@@ -180,6 +177,12 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
             with _memory_named():
                 runs, outcome = train(training, runs, jnp.asarray(done * per_chunk))
                 check_finite(job, done * config.chunk, np.asarray(outcome.finite))
+                if not outcome.agreed:
+                    raise PotluckError(
+                        f": {config.agent} learns another thing on every device; its update must take means over games "
+                        "with potluck.devices.everywhere",
+                        field="agent",
+                    )
             numbers = columns(outcome)
             lines = rows(numbers, job.labels, done * per_chunk * config.games, config.depth * config.games)
             size, done = _append(job, numbers, lines), done + 1
@@ -208,19 +211,14 @@ def _memory_named() -> Generator[None]:
 
 def _append(job: Job, numbers: Mapping[str, Any], lines: str) -> int:
     """On the disk before any checkpoint that counts on them; how long the file is then."""
-    try:
-        with (job.folder / METRICS).open("ab") as file:
-            if file.tell() == 0:
-                file.write(header(job.names, list(numbers)).encode())
-            file.write(lines.encode())
-            file.flush()
-            os.fsync(file.fileno())
-            return file.tell()
-    except OSError as fault:
-        raise PotluckError(
-            f"{job.folder / METRICS}: not written ({(fault.strerror or str(fault)).lower()}); the last checkpoint is "
-            "kept, make room and resume"
-        ) from None
+    place = job.folder / METRICS
+    with file_faults(place, KEPT, failed="not written"), place.open("ab") as file:
+        if file.tell() == 0:
+            file.write((",".join([*job.names, "slot", *numbers]) + "\n").encode())
+        file.write(lines.encode())
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
 
 
 def check_finite(job: Job, windows: int, finite: Bool[np.ndarray, "times lanes players"]) -> None:

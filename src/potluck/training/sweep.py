@@ -4,7 +4,6 @@ import contextlib
 import csv
 import dataclasses
 import itertools
-import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import ValidationError
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, reason
 from potluck.scenario import Scenario
 from potluck.scenario.explain import first_fault
-from potluck.training.config import RunConfig, config_values, read_values, seeds_of, setup_one
+from potluck.training.config import RunConfig, read_values, seeds_of, setup_one, write_config
 from potluck.training.files import write_text
 from potluck.training.lanes import alike, stack
 from potluck.training.loop import Setup
 from potluck.training.run import INTERVAL, METRICS, Job, Progress, restart
-
-__all__ = ["SWEEP", "TABLE", "Cell", "SweepConfig", "SweepProgress", "begin_sweep", "read_sweep", "run_sweep"]
 
 SWEEP = "sweep.json"
 TABLE = "sweep.csv"
@@ -59,7 +56,6 @@ class SweepConfig:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields that vary."""
         return tuple(name for name, _ in self.vary)
 
     def cells(self) -> list[Cell]:
@@ -113,8 +109,7 @@ def begin_sweep(config: SweepConfig, folder: Path) -> None:
         raise PotluckError(f"{folder / TABLE}: would be overwritten; name another folder")
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        written = config_values(config.base, folder) | {"vary": {name: list(values) for name, values in config.vary}}
-        write_text(folder / SWEEP, json.dumps(written, indent=2) + "\n")
+        write_config(config.base, folder, SWEEP, vary={name: list(values) for name, values in config.vary})
 
 
 def read_sweep(folder: Path) -> SweepConfig:
@@ -193,5 +188,5 @@ def _writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        place, reason = fault.filename or folder, (fault.strerror or str(fault)).lower()
-        raise PotluckError(f"{place}: not written ({reason}); what is learnt is kept, mend it and resume") from None
+        said = f"not written ({reason(fault)}); what is learnt is kept, mend it and resume"
+        raise PotluckError(f"{fault.filename or folder}: {said}") from None

@@ -8,8 +8,6 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from potluck.training.run import Progress
 
-__all__ = ["Board"]
-
 
 class Board:
     """Writes a run's progress into `folder/tensorboard`."""
@@ -35,6 +33,5 @@ class Board:
             self._writer.add_scalar(name, value, progress.slots)
 
     def close(self) -> None:
-        """Nothing more comes."""
         if self._writer is not None:
             self._writer.close()

@@ -1,11 +1,14 @@
 """What a person's own file may hold, and what becomes of it."""
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
 import jax
 import numpy as np
 import pytest
+from hypothesis import given
 
 from potluck.errors import PotluckError
 from potluck.federation import Dataset, load, run
@@ -94,3 +97,39 @@ def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path, arrays: dict[str,
 def test_classes_may_be_whole_numbers_or_text(tmp_path: Path, y: np.ndarray) -> None:
     data = loaded(tmp_path, X=X, y=y)
     assert sorted(set(data.labels)) == list(range(data.classes))
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=40).filter(lambda sizes: sum(sizes) >= 10))
+def test_holding_out_leaves_every_silo_a_sample(sizes: list[int]) -> None:
+    silo = np.repeat(np.arange(len(sizes)), sizes)
+    count = len(silo)
+    with tempfile.TemporaryDirectory() as folder:
+        arrays = {"X": np.arange(2 * count).reshape(-1, 2), "y": np.arange(count) % 2, "silo": silo}
+        if max(sizes) == 1:
+            with pytest.raises(PotluckError, match="every silo has one sample only"):
+                loaded(Path(folder), **arrays)
+            return
+        data = loaded(Path(folder), **arrays)
+    assert data.silo is not None
+    assert set(data.silo) == set(range(len(sizes)))
+    assert len(data.labels) + len(data.test_labels) == count
+    assert 1 <= len(data.test_labels) <= round(count / 5)
+
+
+def test_a_silo_with_one_sample_trains_on_it(tmp_path: Path) -> None:
+    x, y = table()
+    unlucky = np.random.default_rng(0).permutation(COUNT)[0]
+    silo = (np.arange(COUNT) == unlucky).astype(int)
+    fed = federation(
+        task=f"folder:{saved(tmp_path, X=x, y=y, silo=silo)}", silos=2, partition="natural", samples=None, batch_size=10
+    )
+    assert run(fed, np.ones(2), jax.random.key(0), 1).precision.shape == (1,)
+
+
+def test_without_small_silos_the_first_fifth_of_the_deck_is_held_out(tmp_path: Path) -> None:
+    x, y = table()
+    order = np.random.default_rng(0).permutation(COUNT)
+    for arrays in ({}, {"silo": np.arange(COUNT) % 3}):
+        data = loaded(tmp_path, X=x, y=y, **arrays)
+        np.testing.assert_array_equal(data.test_labels, y[order[: COUNT // 5]])
+        np.testing.assert_array_equal(data.labels, y[order[COUNT // 5 :]])

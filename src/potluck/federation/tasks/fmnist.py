@@ -7,8 +7,6 @@ import numpy as np
 
 from potluck.federation.task import Download, Task
 
-__all__ = ["IDX", "TASK", "read_idx"]
-
 IDX = {
     "images": "train-images-idx3-ubyte.gz",
     "labels": "train-labels-idx1-ubyte.gz",

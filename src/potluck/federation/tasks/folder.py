@@ -9,16 +9,15 @@ from potluck.errors import PotluckError
 from potluck.federation.data import Dataset, in_one_line
 from potluck.federation.task import Task
 
-__all__ = ["TASK", "read_folder"]
-
 USAGE = "folder:PATH.npz"
 
 
 def read_folder(argument: str, held_out: float = 0.2) -> Dataset:
     """Read a user's `.npz`: X (samples first), y, and optionally silo, the organisation each sample belongs to.
 
-    One sample in five is held out for the server. Values that are not uint8 are mapped linearly to 0 … 255 from the
-    range they have in the training part: each column's own where X is a table, the common one where X is images.
+    One sample in five is held out for the server, but never a silo's last. Values that are not uint8 are mapped
+    linearly to 0 … 255 from the range they have in the training part: each column's own where X is a table, the common
+    one where X is images.
     """
     if not argument:
         raise PotluckError(f": folder needs a file: {USAGE} with X, y and optionally silo", field="task")
@@ -34,18 +33,26 @@ def read_folder(argument: str, held_out: float = 0.2) -> Dataset:
     if classes < 2:
         raise PotluckError(f"folder: {path}: y has one class only; there is nothing to tell apart")
     silo = _numbered(arrays["silo"], "silo", path)[1] if "silo" in arrays else None
-    order = np.random.default_rng(0).permutation(count)
-    test, train = np.split(order, [round(count * held_out)])
+    train, test = _split(count, silo, round(count * held_out), path)
     images, test_images = _as_images(values[train], values[test], path)
     return Dataset(
-        "folder",
-        images,
-        labels[train],
-        test_images,
-        labels[test],
-        classes,
-        None if silo is None else silo[train],
+        "folder", images, labels[train], test_images, labels[test], classes, None if silo is None else silo[train]
     )
+
+
+def _split(
+    count: int, silo: Int[np.ndarray, " samples"] | None, held_out: int, path: Path
+) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
+    """Hold out the first of a shuffled deck, but never the last sample that a silo has left."""
+    order = np.random.default_rng(0).permutation(count)
+    spare = np.ones(count, bool)
+    if silo is not None:
+        _, last = np.unique(silo[order][::-1], return_index=True)
+        spare[count - 1 - last] = False
+    if not spare.any():
+        raise PotluckError(f"folder: {path}: every silo has one sample only, and none is left to hold out")
+    out = np.flatnonzero(spare)[:held_out]
+    return np.delete(order, out), order[out]
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -15,8 +15,6 @@ from potluck.economy import nash
 from potluck.game import stage_game
 from potluck.scenario import preset
 
-__all__ = ["Wait", "waits"]
-
 
 @dataclass(frozen=True)
 class Wait:

@@ -5,10 +5,11 @@ Every engine runs in a process of its own; they take turns, so that a machine th
 
 import math
 import statistics
+import sys
+import timeit
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,28 +17,14 @@ from numpy.typing import NDArray
 
 from potluck.errors import PotluckError
 from potluck.federation import load
-from potluck.studies.benchmarks.peers import Absent, Peer, Timing
-
-__all__ = [
-    "A_TENTH",
-    "DIGITS",
-    "OURS",
-    "OURS_ABREAST",
-    "OURS_AT_A_TENTH",
-    "Contest",
-    "Engine",
-    "Row",
-    "flops",
-    "prepare",
-    "race",
-    "sgemm_peak",
-]
+from potluck.studies.benchmarks.peers import Absent, Peer, take_turns
+from potluck.studies.benchmarks.work import Timing
 
 Engine = Callable[[Path], Timing | Absent]
 
-OURS = Peer("potluck.studies.benchmarks.ours", "potluck-fl")
-OURS_AT_A_TENTH = Peer("potluck.studies.benchmarks.ours", "potluck-fl", ("--contribution", "0.1"))
-OURS_ABREAST = Peer("potluck.studies.benchmarks.ours", "potluck-fl", ("--games", "16", "--batch-size", "25"))
+OURS = Peer("potluck.studies.benchmarks.ours", "potluck-fl", python=sys.executable)
+OURS_AT_A_TENTH = replace(OURS, arguments=("--contribution", "0.1"))
+OURS_ABREAST = replace(OURS, arguments=("--games", "16", "--batch-size", "25"))
 
 
 @dataclass(frozen=True)
@@ -101,51 +88,23 @@ def race(
     repeats: int = 3,
     tolerance: float = 0.02,
 ) -> list[Row]:
-    """Best of `repeats` for each engine, taking turns: A B C, A B C, …; `peak` is the machine's, in flop/s.
+    """Best of `repeats` for each engine; see `take_turns`. `peak` is the machine's, in flop/s.
 
-    An engine that cannot run is asked once. Engines that end further than `tolerance` from the median accuracy did
-    other work, and then no row is worth anything.
+    Engines that end further than `tolerance` from the median accuracy did other work, and then no row is worth
+    anything.
     """
-    runs: dict[str, list[Timing]] = {name: [] for name in engines}
-    absent: dict[str, str] = {}
-    for _ in range(repeats):
-        for name, engine in engines.items():
-            if name in absent:
-                continue
-            match engine(data):
-                case Timing() as timing:
-                    runs[name].append(timing)
-                case Absent(reason):
-                    absent[name] = reason
-    check_agreement({name: timings for name, timings in runs.items() if name not in absent}, tolerance)
+    runs = take_turns(engines, data, repeats)
+    check_agreement({name: timings for name, timings in runs.items() if not isinstance(timings, Absent)}, tolerance)
 
-    def row(name: str) -> Row:
-        if name in absent:
-            return Row(
-                name,
-                contest.task,
-                contest.model,
-                contest.games,
-                note=absent[name],
-                contribution=contest.contribution,
-            )
-        best = max(runs[name], key=lambda timing: timing.rounds_per_second)
+    def row(name: str, timings: list[Timing] | Absent) -> Row:
+        asked = Row(name, contest.task, contest.model, contest.games, contribution=contest.contribution)
+        if isinstance(timings, Absent):
+            return replace(asked, note=timings.reason)
+        best = max(timings, key=lambda timing: timing.rounds_per_second)
         share = None if peak is None else best.rounds_per_second * flops(contest) / contest.games / peak
-        return Row(
-            name,
-            contest.task,
-            contest.model,
-            contest.games,
-            best.device,
-            best.rounds_per_second,
-            best.accuracy,
-            share,
-            best.version,
-            contribution=contest.contribution,
-            cost_share=best.cost_share,
-        )
+        return replace(asked, **asdict(best), peak_share=share)
 
-    return [row(name) for name in engines]
+    return [row(name, timings) for name, timings in runs.items()]
 
 
 def check_agreement(runs: Mapping[str, list[Timing]], tolerance: float) -> None:
@@ -195,12 +154,7 @@ def sgemm_peak(size: int = 2048, repeats: int = 10) -> float:
 
     def seconds(multiply: Callable[[], object]) -> float:
         multiply()
-        times = []
-        for _ in range(repeats):
-            start = perf_counter()
-            multiply()
-            times.append(perf_counter() - start)
-        return min(times)
+        return min(timeit.repeat(multiply, number=1, repeat=repeats))
 
     fastest = min(seconds(lambda: a @ b), seconds(lambda: product(device_a, device_b).block_until_ready()))
     return 2 * size**3 / fastest

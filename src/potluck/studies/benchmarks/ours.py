@@ -59,12 +59,6 @@ def player(fed: fedavg.FedAvg, work: Work) -> Callable[[float], float]:
     return lambda contribution: float(play(source, initial, jnp.full(len(work.y), contribution)))
 
 
-def one_game(fed: fedavg.FedAvg, work: Work) -> tuple[float, float]:
-    """(rounds/s, accuracy) of one game with all data."""
-    play = player(fed, work)
-    return timed(lambda _: play(1.0))
-
-
 def against_all(fed: fedavg.FedAvg, work: Work, contribution: float) -> tuple[float, float, float]:
     """(best rounds/s, accuracy, cost as a share of a round with all data): the median of a few turns of both."""
     play = player(fed, work)
@@ -105,7 +99,8 @@ def main() -> None:
     elif asked.contribution < 1:
         speed, accuracy, share = against_all(fed, work, asked.contribution)
     else:
-        speed, accuracy = one_game(fed, work)
+        play = player(fed, work)
+        speed, accuracy = timed(lambda _: play(1.0))
     report("Potluck", __version__, speed, accuracy, device, share)
 
 

@@ -8,22 +8,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from potluck import __version__
-from potluck.agents.dnc import DNC
+from potluck.agents.dnc import DNC, DNCSize
 from potluck.studies.benchmarks.sequences import Sizes, median_milliseconds, report
 
 
 def main(sizes: Sizes) -> None:
     for_weights, for_work = jax.random.split(jax.random.key(0))
-    dnc = DNC.create(
-        sizes.inputs,
-        sizes.inputs,
-        words=sizes.words,
-        width=sizes.width,
-        heads=sizes.heads,
-        hidden=sizes.hidden,
-        controller="lstm",
-        key=for_weights,
-    )
+    size = DNCSize(sizes.words, sizes.width, sizes.heads, sizes.hidden)
+    dnc = DNC.create(sizes.inputs, sizes.inputs, size, "lstm", for_weights)
     x, told = jax.random.normal(for_work, (2, sizes.batch, sizes.steps, sizes.inputs))
 
     def loss(dnc: DNC) -> Array:

@@ -1,26 +1,29 @@
 """Other engines on the same work, each a short script in a process of its own.
 
-A rival at federating is any module that takes the data's path and prints one line of JSON with `engine`,
-`rounds_per_second`, `accuracy` and `version`; one at remembering takes `sequences.Sizes` and prints `milliseconds`,
-`version` and `device`. None of them is a requirement: one that is not installed answers with how to install it.
-Rivals lie in a folder of their own that lists them in `peers.toml`; the repository's is benchmarks/peers.
+A rival at federating is any module that takes the data's path and prints one line of JSON, a `work.Timing`; one at
+remembering takes `sequences.Sizes` and prints a `sequences.Timing`. None of them is a requirement: one that is not
+installed answers with how to install it. Rivals lie in a folder of their own that lists them in `peers.toml`; the
+repository's is benchmarks/peers.
 """
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from potluck.errors import PotluckError
+from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["PYTHON_VARIABLE", "Absent", "Peer", "Timing", "ask", "peers_in", "run"]
+from potluck.errors import PotluckError, reason
 
 PYTHON_VARIABLE = "POTLUCK_PEERS_PYTHON"
+Answer = TypeVar("Answer")
+Work = TypeVar("Work")
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,8 @@ class Peer:
     arguments: tuple[str, ...] = ()
     folder: Path | None = None
     """The package that the module is in, where Python would not find it by itself."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What one run of an engine answers."""
-
-    rounds_per_second: float
-    accuracy: float
-    version: str
-    device: str = "cpu"
-    cost_share: float | None = None
-    """Where less than all data was contributed: the cost of a round as a share of one with all of it."""
+    python: str | None = None
+    """Its own interpreter."""
 
 
 @dataclass(frozen=True)
@@ -65,32 +58,28 @@ def peers_in(folder: Path, work: str) -> dict[str, Peer]:
             for name, row in tables.items()
         }
     except OSError as fault:
-        raise PotluckError(f": {listed}: {(fault.strerror or str(fault)).lower()}", field="peers") from None
+        raise PotluckError(f": {listed}: {reason(fault)}", field="peers") from None
     except (ValueError, AttributeError, TypeError, KeyError) as fault:
         raise PotluckError(f": {listed} needs tables with module and install ({fault})", field="peers") from None
 
 
-def run(peer: Peer, data: Path, python: str | None = None, seconds: float = 300) -> Timing | Absent:
-    """One run of a rival at the federation's work; see `ask`."""
-    output = ask(peer, str(data), python=python, seconds=seconds)
-    return output if isinstance(output, Absent) else parse(output)
+def run(
+    peer: Peer, work: str | Path, kind: type[Answer], *, python: str | None = None, seconds: float = 300
+) -> Answer | Absent:
+    """One run of a rival at its work; its answer is the last line that it prints. Whatever it started ends with it.
 
-
-def ask(peer: Peer, work: str, *, python: str | None = None, seconds: float = 300) -> str | Absent:
-    """What a rival prints, run under `python`, by default the interpreter $POTLUCK_PEERS_PYTHON names, or this one.
-
-    Whatever it started ends with it.
+    It runs under `python`: by default its own interpreter, the one that $POTLUCK_PEERS_PYTHON names, or this one.
     """
-    python = python or os.environ.get(PYTHON_VARIABLE) or sys.executable
-    command = [python, "-m", peer.module, work, *peer.arguments]
+    python = python or peer.python or os.environ.get(PYTHON_VARIABLE) or sys.executable
+    home = None if peer.folder is None else str(peer.folder.resolve().parent)
     try:
         started = subprocess.Popen(
-            command,
+            [python, "-m", peer.module, str(work), *peer.arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env=_environment(peer),
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))},
         )
     except OSError as fault:
         return Absent(f"{python} does not start: {fault.strerror}")
@@ -100,38 +89,32 @@ def ask(peer: Peer, work: str, *, python: str | None = None, seconds: float = 30
         except subprocess.TimeoutExpired:
             return Absent(f"no answer in {seconds:g} s")
         finally:
-            end(process)
-    return output if process.returncode == 0 else Absent(diagnosis(peer, errors, process.returncode))
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return parse(output, kind) if process.returncode == 0 else Absent(diagnosis(peer, errors, process.returncode))
 
 
-def _environment(peer: Peer) -> dict[str, str]:
-    """What this process has, with the folder that has the rival's package first on Python's path."""
-    if peer.folder is None:
-        return dict(os.environ)
-    path = (str(peer.folder.resolve().parent), os.environ.get("PYTHONPATH", ""))
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    """Kill what is left of the process and of the group it leads."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def parse(output: str) -> Timing | Absent:
-    """The last line of an engine's output, which is its answer."""
+def parse(output: str, kind: type[Answer]) -> Answer | Absent:
+    """The last line of an engine's output, read as what it should answer."""
     line = (output.strip().splitlines() or [""])[-1]
     try:
-        row = json.loads(line)
-        return Timing(
-            rounds_per_second=float(row["rounds_per_second"]),
-            accuracy=float(row["accuracy"]),
-            version=str(row["version"]),
-            device=str(row.get("device", "cpu")),
-            cost_share=None if row.get("cost_share") is None else float(row["cost_share"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return TypeAdapter(kind).validate_json(line)
+    except ValidationError:
         return Absent(f"no answer, but: {line[:80]!r}")
+
+
+def take_turns(
+    engines: Mapping[str, Callable[[Work], Answer | Absent]], work: Work, repeats: int
+) -> dict[str, list[Answer] | Absent]:
+    """Each engine's answers, taking turns: A B C, A B C, …; an engine that cannot run is asked once."""
+    found: dict[str, list[Answer] | Absent] = {name: [] for name in engines}
+    for _ in range(repeats):
+        for name, engine in engines.items():
+            so_far = found[name]
+            if not isinstance(so_far, Absent):
+                answer = engine(work)
+                found[name] = answer if isinstance(answer, Absent) else [*so_far, answer]
+    return found
 
 
 def diagnosis(peer: Peer, errors: str, code: int) -> str:

@@ -2,11 +2,9 @@
 
 import json
 import statistics
+import timeit
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from time import perf_counter
-
-__all__ = ["Sizes", "median_milliseconds", "report"]
 
 WARM_UP = 3
 CALLS = 30
@@ -26,24 +24,26 @@ class Sizes:
 
     @classmethod
     def parse(cls, text: str) -> "Sizes":
-        """Read what `text` wrote."""
         return cls(**json.loads(text))
 
     def text(self) -> str:
-        """One argument of a command line."""
         return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one run of an engine answers."""
+
+    milliseconds: float
+    version: str
+    device: str
 
 
 def median_milliseconds(gradient: Callable[[], object]) -> float:
     """Of one call among many, after a warm-up."""
-    times = []
-    for _ in range(WARM_UP + CALLS):
-        start = perf_counter()
-        gradient()
-        times.append(perf_counter() - start)
-    return 1000 * statistics.median(times[WARM_UP:])
+    return 1000 * statistics.median(timeit.repeat(gradient, number=1, repeat=WARM_UP + CALLS)[WARM_UP:])
 
 
 def report(milliseconds: float, version: str, device: str) -> None:
     """Print the one line by which an engine answers."""
-    print(json.dumps({"milliseconds": milliseconds, "version": version, "device": device}), flush=True)
+    print(json.dumps(asdict(Timing(milliseconds, version, device))), flush=True)

@@ -16,13 +16,11 @@ from statistics import median
 import jax
 
 from potluck.devices import use_cores
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, file_faults
 from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
 from potluck.training.config import RunConfig
 from potluck.training.run import start
-
-__all__ = ["Row", "Work", "draw_cost", "measure"]
 
 LEAST = 2
 """Calls of the compiled program that are timed, at least."""
@@ -41,15 +39,10 @@ class Work:
     """To keep training after the first call."""
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(Work):
     """One work on one machine."""
 
-    agent: str
-    task: str
-    silos: int
-    games: int
-    seeds: int
     device: str
     slots_per_second: float
     """Over all seeds; the median call of the compiled program."""
@@ -108,12 +101,10 @@ def measure(work: Work) -> Row:
     """Time the work twice, without and with compiled programs to find; the faster play counts."""
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (_elsewhere(work, cache) for _ in range(2))
-    speed = max(cold.slots_per_second, warm.slots_per_second)
-    asked = {key: value for key, value in asdict(work).items() if key != "seconds"}
     return Row(
-        **asked,
+        **asdict(work),
         device=cold.device,
-        slots_per_second=speed,
+        slots_per_second=max(cold.slots_per_second, warm.slots_per_second),
         compile_seconds=cold.compile_seconds,
         compile_seconds_cached=warm.compile_seconds,
     )
@@ -143,10 +134,8 @@ def draw_cost(rows: Sequence[Row], place: Path) -> None:
     axes.set_xticks([row.silos for row in rows], [str(row.silos) for row in rows], minor=False)
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    try:
+    with file_faults(place, "choose another place"):
         figure.savefig(place)
-    except OSError as fault:
-        raise PotluckError(f"{place}: {(fault.strerror or str(fault)).lower()}; choose another place") from None
 
 
 if __name__ == "__main__":

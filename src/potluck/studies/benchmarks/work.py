@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["BATCH", "LEARNING_RATE", "ROUNDS", "WARM_UP", "Work", "report", "timed"]
 
 BATCH = 50
 LEARNING_RATE = 0.05
@@ -19,6 +17,18 @@ WARM_UP = 2
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one run of an engine answers."""
+
+    rounds_per_second: float
+    accuracy: float
+    version: str
+    device: str = "cpu"
+    cost_share: float | None = None
+    """Where less than all data was contributed: the cost of a round as a share of one with all of it."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +67,7 @@ def timed(play: Callable[[int], float]) -> tuple[float, float]:
 
 
 def report(
-    engine: str,
-    version: str,
-    rounds_per_second: float,
-    accuracy: float,
-    device: str = "cpu",
-    cost_share: float | None = None,
+    engine: str, version: str, speed: float, accuracy: float, device: str = "cpu", cost_share: float | None = None
 ) -> None:
     """Print the one line by which an engine answers."""
-    row = {
-        "engine": engine,
-        "rounds_per_second": rounds_per_second,
-        "accuracy": accuracy,
-        "version": version,
-        "device": device,
-        "cost_share": cost_share,
-    }
-    print(json.dumps(row), flush=True)
+    print(json.dumps({"engine": engine} | asdict(Timing(speed, accuracy, version, device, cost_share))), flush=True)
