@@ -247,11 +247,15 @@ def decider(agent: str | float | Path, site: Site, rules: Rules, silos: int, siz
     name = str(chosen)
     if Path(name).suffix or os.sep in name:
         raise PotluckError(f"{file}: no such file; write one with `potluck export`")
+    return named(name, rules, silos, size)
+
+
+def named(name: str, rules: Rules, silos: int, size: int) -> Decider:
+    """An agent by its name; refused where no single silo can be it."""
     spec, argument = find_agent(name, Options())
     if name.startswith("fixed:"):
         return FixedShare(float(argument))
-    seat = Seat(size, rules.horizon, silos)
-    brief = Brief(seat, rules.discount, UPDATES, argument=argument)
+    brief = Brief(Seat(size, rules.horizon, silos), rules.discount, UPDATES, argument=argument)
     if spec.joint:
         raise PotluckError(f": {name} decides for all silos; no single one can use it", field="agent")
     learner = spec.build(brief)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from potluck.errors import PotluckError
 from potluck.flower.consortium import Consortium, make_consortium
+from potluck.flower.coordinator import public_mechanism, rules_of
+from potluck.flower.deciders import FixedShare, named
 from potluck.flower.federation import Federation, deployed, simulated
 from potluck.ledger import Row, reading
 from potluck.scenario import FederationConfig, Scenario, render
@@ -38,6 +40,12 @@ class Trial:
             raise PotluckError(
                 f": one for all, or one for each of {count} silos; got {len(self.agents)}", field="policy"
             )
+        rules = rules_of(self.scenario, public_mechanism(self.scenario), "num-examples", 0.0)
+        for agent in set(self.agents):
+            if isinstance(agent, str):
+                named(agent, rules, count, 1)
+            elif not isinstance(agent, Path):
+                FixedShare(agent)
         if self.tls and self.simulation:
             raise PotluckError(": simulated silos are processes of one machine; leave one of them out", field="tls")
 

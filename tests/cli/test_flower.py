@@ -1,0 +1,113 @@
+"""`potluck flower up` as a person runs it: it plays, leaves a ledger, and never leaves a process behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from potluck.flower.processes import MARK
+from potluck.ledger import reading, verify
+from tests.cli.person import refused
+
+LONG = 600.0
+
+
+def up(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    """In a home of its own, where nothing may appear."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    asked = ["flower", "up", "--silos", "2", "--out", str(folder / "trial"), *words]
+    environment = {**os.environ, "HOME": str(home), "COLUMNS": "80"}
+    environment.pop("XDG_CACHE_HOME", None)
+    return subprocess.Popen(
+        [sys.executable, "-m", "potluck", *asked],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def started_by(owner: int) -> list[int]:
+    """Processes that carry the mark of this owner."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(word.startswith(f"{MARK}={owner}-".encode()) for word in words) and int(entry.name) != owner:
+            found.append(int(entry.name))
+    return found
+
+
+def wait_for(condition: object, what: str) -> None:
+    until = time.monotonic() + LONG
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < until, what
+        time.sleep(0.2)
+
+
+def slots(folder: Path) -> int:
+    ledger = folder / "trial" / "ledger.db"
+    if not ledger.exists():
+        return 0
+    with reading(ledger) as book:
+        return len({(row.run, row.slot) for row in book.rows()})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [[], ["--tls"], ["--simulation"]], ids=["deployed", "with TLS", "simulated"])
+def test_it_plays_and_leaves_a_ledger_and_nothing_else(how: list[str], tmp_path: Path) -> None:
+    process = up(tmp_path, "--slots", "2", "--agent", "0.5", "--json", *how)
+    out, said = process.communicate(timeout=LONG)
+    assert process.returncode == 0, said
+    found = json.loads(out)
+    assert found["verified"]
+    assert [slot["contributions"] for slot in found["slots"]] == [[0.5, 0.5]] * 2
+    assert verify(tmp_path / "trial" / "ledger.db").fault is None
+    assert not started_by(process.pid)
+    assert list((tmp_path / "home").iterdir()) == []
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_stopped_or_killed_it_leaves_no_process_behind(tmp_path: Path) -> None:
+    first = up(tmp_path, "--slots", "1000", "--agent", "0.5")
+    wait_for(lambda: slots(tmp_path) >= 1, "the first slot")
+    assert len(started_by(first.pid)) >= 3  # a SuperLink and two SuperNodes at least
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=LONG)
+    assert first.returncode == 130
+    assert "Traceback" not in said
+    assert not started_by(first.pid)
+    assert verify(tmp_path / "trial" / "ledger.db").fault is None
+    second = up(tmp_path, "--slots", "1000", "--agent", "0.5")
+    known = slots(tmp_path)
+    wait_for(lambda: slots(tmp_path) > known, "another slot")
+    second.kill()
+    second.communicate(timeout=LONG)
+    orphans = started_by(second.pid)
+    assert orphans
+    third = up(tmp_path, "--slots", "1", "--agent", "0.5")
+    _, said = third.communicate(timeout=LONG)
+    assert third.returncode == 0, said
+    assert not started_by(second.pid)
+    assert not started_by(third.pid)
+    assert verify(tmp_path / "trial" / "ledger.db").fault is None
+
+
+def test_mistakes_are_named_before_anything_starts(tmp_path: Path) -> None:
+    out = str(tmp_path / "trial")
+    words = ("flower", "up", "--silos", "2", "--out", out)
+    assert "--policy" in refused(*words, "--policy", "nowhere.potluck")
+    assert "--tls" in refused(*words, "--tls", "--simulation")
+    assert "nobody" in refused(*words, "--agent", "nobody")
+    assert "planner" in refused(*words, "--agent", "planner")
+    assert not (tmp_path / "trial").exists()
