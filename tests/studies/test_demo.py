@@ -39,6 +39,7 @@ def test_both_are_trained_in_turns_on_the_same_budget(tmp_path: Path) -> None:
     assert len({progress.slots for _, progress in steps[-2:]}) == 1
 
 
+@pytest.mark.slow
 def test_pictures_and_numbers_are_written(done: Path) -> None:
     found = json.loads((done / "demo.json").read_text())
     assert found["finished"]
