@@ -66,6 +66,7 @@ def test_begun_again_it_clears_away_its_own_only_and_comes_to_the_same(done: Pat
     assert (done / "demo.json").read_text() == before
 
 
+@pytest.mark.slow
 def test_interrupted_it_goes_on_and_comes_to_the_same(done: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     demo.prepare(out, small())
