@@ -86,6 +86,7 @@ def test_the_stage_game_of_a_real_federation_is_refused(tmp_path: Path) -> None:
     assert "precision.source must be 'curve' to solve the stage game" in refused("game", str(file))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_not_traced(tmp_path: Path) -> None:
     """No file may grow beyond 4 kB here (and Python ignores the signal that says so), so the picture cannot be."""
     answer = subprocess.run(

@@ -81,6 +81,7 @@ def stop(words: list[str | Path], folder: Path, how: signal.Signals, after: int)
     return process.returncode, said
 
 
+@pytest.mark.slow
 def test_killed_at_a_random_moment_a_run_goes_on_to_the_same_metrics(
     scenario: Path, whole: Path, tmp_path: Path
 ) -> None:

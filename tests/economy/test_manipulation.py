@@ -50,6 +50,7 @@ def test_splitting_by_hand() -> None:
     assert_allclose(gain_from_splitting(silos(1000.0), jnp.asarray(PLAYED), 0, 3), -2 * 2.0 - 1.0)
 
 
+@pytest.mark.slow
 @given(games(), st.data())
 def test_on_samples_neither_shading_nor_splitting_ever_pays(game: StageGame, data: st.DataObject) -> None:
     count = len(game.terms.profit)

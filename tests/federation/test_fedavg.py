@@ -157,9 +157,8 @@ def fingerprint(seed: int, large: bool) -> str:
     return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves((state, reached)))).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "large", [pytest.param(False, id="digits"), pytest.param(True, id="library products", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("large", [False, True], ids=["digits", "library products"])
 def test_same_seed_same_bits_in_another_process(large: bool) -> None:
     here = fingerprint(5, large)
     script = f"from tests.federation.test_fedavg import fingerprint; print(fingerprint(5, {large}))"

@@ -151,7 +151,13 @@ def test_flops_of_a_round_by_hand() -> None:
     assert flops(contest) == 3 * (2 * 5 * (40 + 40 + 16) + 7 * 40)
 
 
-@pytest.mark.parametrize(("engine", "shared"), [(OURS, False), (OURS_AT_A_TENTH, True)], ids=["all", "a tenth"])
+@pytest.mark.parametrize(
+    ("engine", "shared"),
+    [
+        pytest.param(OURS, False, id="all"),
+        pytest.param(OURS_AT_A_TENTH, True, id="a tenth", marks=pytest.mark.slow),
+    ],
+)
 def test_our_engine_answers_as_its_rivals_do(tmp_path: Path, engine: Peer, shared: bool) -> None:
     # each class lights pixels of its own, so any engine that learns at all gets everything right
     rng = np.random.default_rng(0)

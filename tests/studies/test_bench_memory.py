@@ -57,6 +57,7 @@ def test_sizes_survive_the_command_line() -> None:
     assert Sizes.parse(Sizes(words=3).text()) == Sizes(words=3)
 
 
+@pytest.mark.slow
 def test_our_memory_answers_as_its_rivals_do() -> None:
     sizes = Sizes(batch=2, steps=3, words=4, width=4, heads=1, inputs=2, hidden=4)
     answer = run(OURS, sizes.text(), Timing)

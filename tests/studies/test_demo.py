@@ -39,6 +39,7 @@ def test_both_are_trained_in_turns_on_the_same_budget(tmp_path: Path) -> None:
     assert len({progress.slots for _, progress in steps[-2:]}) == 1
 
 
+@pytest.mark.slow
 def test_pictures_and_numbers_are_written(done: Path) -> None:
     found = json.loads((done / "demo.json").read_text())
     assert found["finished"]
@@ -65,6 +66,7 @@ def test_begun_again_it_clears_away_its_own_only_and_comes_to_the_same(done: Pat
     assert (done / "demo.json").read_text() == before
 
 
+@pytest.mark.slow
 def test_interrupted_it_goes_on_and_comes_to_the_same(done: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     demo.prepare(out, small())

@@ -56,7 +56,7 @@ def test_a_central_critic_sees_what_others_see() -> None:
     assert not same(of_player(alone, 0), of_player(beside, 0))
 
 
-@pytest.mark.parametrize("estimator", ["paper", "ppo"])
+@pytest.mark.parametrize("estimator", [pytest.param("paper", marks=pytest.mark.slow), "ppo"])
 def test_the_equilibrium_of_a_quadratic_game_is_learnt(estimator: Any) -> None:
     game = Quadratic.create()
     assert_allclose(game.nash(), [0.8, 0.2], rtol=1e-6)
