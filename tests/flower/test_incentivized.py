@@ -22,9 +22,8 @@ from potluck.errors import PotluckError
 from potluck.flower.consortium import Consortium
 from potluck.flower.wire import RECORD, Notice
 from potluck.ledger import Ledger, Statement, read_key, verify
-from potluck.mechanisms import MECHANISMS
-from potluck.scenario import Declared, Facts, MechanismConfig, mechanism_of
-from potluck.scenario.mechanism import Kind, Need
+from potluck.mechanisms import MECHANISMS, Declared, Facts, Kind, MechanismConfig, Need
+from potluck.scenario import mechanism_of
 from tests.flower.local import (
     START,
     LocalGrid,

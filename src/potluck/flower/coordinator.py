@@ -18,9 +18,9 @@ from jaxtyping import PyTree
 from potluck.errors import PotluckError
 from potluck.flower.wire import Claim, History, Rules
 from potluck.ledger import Countersignature, Ledger, Opening, Statement, reading
-from potluck.mechanisms import Facts, Mechanism, first_state, settle_slot
+from potluck.mechanisms import Declared, Facts, Mechanism, first_state, settle_slot
 from potluck.mechanisms.build import try_out
-from potluck.scenario import Declared, Normal, Scenario
+from potluck.scenario import Normal, Scenario
 
 LOG = logging.getLogger("flwr")
 
