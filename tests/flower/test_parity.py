@@ -60,7 +60,9 @@ def test_a_flower_federation_is_the_engine(tmp_path: Path, mechanism: str, simul
         rows = list(book.rows(run=run))
     slots = [rows[at : at + 4] for at in range(0, len(rows), 4)]
     np.testing.assert_allclose([slot[0].precision for slot in slots], reached, atol=1e-7)
-    assert [[row.transfer for row in slot] for slot in slots] == moved
+    # P is a mean in single precision: its last bit depends on what it is compiled with, and is worth a micro-unit.
+    np.testing.assert_allclose([[row.transfer for row in slot] for slot in slots], moved, rtol=0, atol=2)
+    assert {sum(row.transfer for row in slot) for slot in slots} == {0}
     assert all(row.countersigned for row in rows)
     assert verify(consortium.ledger).fault is None
     with np.load(consortium.folder / "model.npz") as saved:

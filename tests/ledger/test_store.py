@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -184,6 +185,32 @@ def test_another_coordinators_key_does_not_match(place: Path, whole: Path) -> No
         assert verify(place).head == head
 
 
+def test_who_reads_while_a_ledger_is_made_finds_a_whole_one_or_none(tmp_path: Path) -> None:
+    made, faults = Event(), list[Exception]()
+
+    def look() -> None:
+        for number in range(40):
+            place = tmp_path / f"{number}.db"
+            while not place.exists():
+                if made.is_set():
+                    return
+            try:
+                with reading(place) as book:
+                    assert list(book.runs()) == []
+            except Exception as fault:
+                faults.append(fault)
+
+    reader = Thread(target=look)
+    reader.start()
+    for number in range(40):
+        Ledger(tmp_path / f"{number}.db", COORDINATOR).close()
+    reader.join(60)
+    made.set()
+    reader.join()
+    assert faults == []
+    assert not list(tmp_path.glob("*-new*"))
+
+
 def test_what_is_not_a_ledger_is_left_alone(tmp_path: Path) -> None:
     text, other = tmp_path / "notes.txt", tmp_path / "other.db"
     text.write_text("buy milk\n" * 1000)
@@ -221,6 +248,7 @@ def test_an_empty_file_that_a_crash_left_becomes_a_ledger(place: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
+from threading import Event, Thread
 from potluck.ledger import Ledger
 from tests.ledger.books import COORDINATOR, Federation
 with Ledger(Path(sys.argv[1]), COORDINATOR) as ledger:
@@ -262,6 +290,7 @@ def test_while_one_process_writes_others_read_whole_slots_and_none_else_writes(p
 BYSTANDER = """
 import os, sys
 from pathlib import Path
+from threading import Event, Thread
 from potluck.ledger import verify
 os.setuid(65534)
 print(verify(Path(sys.argv[1])).fault)

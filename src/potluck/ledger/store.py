@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 import time as clock
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import IO
@@ -41,6 +41,8 @@ class Ledger:
         self._lock = _only_writer(self.place)
         try:
             with explained(self.place):
+                if not self.place.exists():
+                    _born(self.place, key)
                 self._db = open_writer(self.place)
                 with closed_on_fault(self._db):
                     self._own()
@@ -158,12 +160,7 @@ class Ledger:
         """Make an empty file a ledger of this coordinator's; refuse another's."""
         with _committed(self._db):
             if self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
-                for command in (*SCHEMA, f"PRAGMA application_id={APPLICATION}", f"PRAGMA user_version={FORMAT}"):
-                    self._db.execute(command)
-                identity, coordinator, time = secrets.token_bytes(32), public_key(self._key), _now()
-                link = ledger_hash(0, identity, coordinator, time)
-                row = (identity, coordinator, time, link, self._key.sign(link))
-                self._db.execute("INSERT INTO ledger VALUES (0, ?, ?, ?, ?, ?)", row)
+                _make(self._db, self._key)
         check_kind(self._db, self.place)
         owner = self._db.execute("SELECT hex(coordinator) FROM ledger").fetchone()[0].lower()
         if owner != (mine := public_key(self._key).hex()):
@@ -242,6 +239,24 @@ class Ledger:
                 "recorded; it is refused"
             )
         return row[0], place
+
+
+def _born(place: Path, key: Ed25519PrivateKey) -> None:
+    """A new ledger, made beside its place and then put there: who reads finds a whole one, or none."""
+    beside = place.with_name(f"{place.name}-new")
+    beside.unlink(missing_ok=True)
+    with closing(open_writer(beside)) as db, _committed(db):
+        _make(db, key)
+    beside.rename(place)
+
+
+def _make(db: sqlite3.Connection, key: Ed25519PrivateKey) -> None:
+    """Make an empty file a ledger of this coordinator's."""
+    for command in (*SCHEMA, f"PRAGMA application_id={APPLICATION}", f"PRAGMA user_version={FORMAT}"):
+        db.execute(command)
+    identity, coordinator, time = secrets.token_bytes(32), public_key(key), _now()
+    link = ledger_hash(0, identity, coordinator, time)
+    db.execute("INSERT INTO ledger VALUES (0, ?, ?, ?, ?, ?)", (identity, coordinator, time, link, key.sign(link)))
 
 
 def _only_writer(place: Path) -> IO[bytes]:
