@@ -43,12 +43,14 @@ def test_a_coordinator_killed_twenty_times_loses_nothing(tmp_path: Path) -> None
             [sys.executable, "-c", words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
         )
         wanted = seen + chance.randint(1, 5)
-        while slots(consortium) < wanted:
-            assert process.poll() is None, "the coordinator failed"
-            time.sleep(0.02)
-        time.sleep(chance.random() * 0.2)  # any moment of the slot after
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        try:
+            while slots(consortium) < wanted:
+                assert process.poll() is None, "the coordinator failed"
+                time.sleep(0.02)
+            time.sleep(chance.random() * 0.2)  # any moment of the slot after
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
         known = slots(consortium)
         assert known >= wanted
         seen = known
