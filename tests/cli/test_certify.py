@@ -1,15 +1,18 @@
 """`potluck certify` and `potluck demo` as a person meets them."""
 
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from potluck.cli.certify import _show
+from potluck.cli.certify import _tables, _verdict
 from potluck.scenario import render
-from potluck.studies.certificate import Bounds, certify, plain
+from potluck.studies.certificate import Bounds, Certificate, certify, plain
 from potluck.studies.deviations import evaluated
+from potluck.training.run import trained
 from tests.cli.person import potluck, refused
 from tests.studies.learnt import ONE_SLOT, playing
 
@@ -43,12 +46,29 @@ def test_a_certificate_is_a_table_a_file_and_the_same_every_time(run: Path) -> N
         assert text in shown
 
 
-def test_where_all_lose_there_is_no_price_of_anarchy(capsys: pytest.CaptureFixture[str]) -> None:
+def shown_at(width: int, judged: Certificate) -> str:
+    said = io.StringIO()
+    Console(width=width, file=said).print(*_tables(plain(judged)))
+    return said.getvalue()
+
+
+def test_a_certificate_fits_eighty_columns_and_gives_a_verdict(run: Path) -> None:
+    judged = trained(run)
+    against = Bounds(evaluated(judged, 2), evaluated(judged, 2))
+    shown = shown_at(80, certify(judged, games=2, slots=0, against=against))
+    assert "…" not in shown
+    assert "train longer" in " ".join(shown.split())  # half of everything is not what these silos would bring
+    assert "transfer" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert _verdict(0.01).startswith("near an equilibrium")
+    assert _verdict(None).startswith("nothing is at stake")
+
+
+def test_where_all_lose_there_is_no_price_of_anarchy() -> None:
     silos = ONE_SLOT.silos.model_copy(update={"communication": 5000.0})
     run = playing(ONE_SLOT.model_copy(update={"silos": silos}), [[0.5] * 3])
     judged = certify(run, games=2, slots=0, against=Bounds(evaluated(run, 2), evaluated(run, 2)))
-    _show(plain(judged))
-    shown = capsys.readouterr().out
+    shown = shown_at(100, judged)
     assert re.search(r"price of anarchy +–", shown)
     assert "0 of 3 silos" in shown
 

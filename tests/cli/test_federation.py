@@ -27,12 +27,15 @@ def test_a_run_is_pure_json_on_stdout_and_leaves_a_picture(tmp_path: Path) -> No
     assert [slot["slot"] for slot in result["slots"]] == [1, 2, 3, 4]
     assert result["slots"][-1]["precision"] > result["initial"]
     assert len(result["slots"][0]["local_samples"]) == 3
+    held = result["slots"][0]["local_samples"]
+    assert result["slots"][0]["brought"] == [held[0], round(held[1] / 2), 0]
+    assert len(result["slots"][0]["precision_by_game"]) == result["games"] == 8
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_same_seed_is_the_same_game_as_in_the_library(tmp_path: Path) -> None:
     done = potluck(
-        "federation", "run", "--contributions", "1,0.5,0,0.1", "--slots", "4", "--seed", "3", "--json",
+        "federation", "run", "--contributions", "1,0.5,0,0.1", "--slots", "4", "--seed", "3", "--json", "--games", "1",
         XDG_CACHE_HOME=str(tmp_path),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

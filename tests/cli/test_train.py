@@ -1,5 +1,6 @@
 """Training as a person runs it: real processes, stopped in every way there is."""
 
+import io
 import json
 import os
 import random
@@ -14,7 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from rich.console import Console
 
+from potluck.cli.train import _slots, _sums
 from potluck.scenario import render
 from tests.cli.person import potluck
 from tests.training.conftest import CACHE, TINY
@@ -67,13 +70,13 @@ def metrics(folder: Path) -> bytes:
 
 
 def stop(words: list[str | Path], folder: Path, how: signal.Signals, after: int) -> tuple[int, str]:
-    """Start training, and send a signal once its metrics have so many bytes; exit code and stderr."""
+    """Start training, and send a signal once its metrics have so many bytes, or at −1 once it is written down."""
     # A test runner in the background may have told its children to ignore Ctrl-C.
     heeding = "from signal import *; signal(SIGINT, default_int_handler); from potluck.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", heeding, *map(str, words)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
-    file = folder / "metrics.csv"
+    file = folder / ("metrics.csv" if after >= 0 else "run.json")
     while process.poll() is None and (not file.exists() or file.stat().st_size <= after):
         time.sleep(0.005)
     process.send_signal(how)
@@ -153,12 +156,11 @@ def test_devices_do_not_matter(scenario: Path, tmp_path: Path) -> None:
     tables = []
     for cores in ("1", "2"):
         folder = tmp_path / cores
-        script = (
-            "import sys, potluck.federation as f, potluck.federation.runs as r; from potluck.cli import main; "
-            f"f.use_cores = lambda: r.use_cores({cores}); main()"
-        )
         words = [str(word) for word in training(scenario, folder, chunks=4)]
-        subprocess.run([sys.executable, "-c", script, *words], check=True, capture_output=True, env=ENVIRONMENT)
+        environment = {**ENVIRONMENT, "XLA_FLAGS": f"--xla_force_host_platform_device_count={cores}"}
+        subprocess.run([sys.executable, "-m", "potluck", *words], check=True, capture_output=True, env=environment)
+        written = json.loads((folder / "run.json").read_text())
+        assert written["computed_with"]["devices"].startswith(f"{cores} ")
         tables.append(pd.read_csv(folder / "metrics.csv").to_numpy())
     assert_allclose(tables[0], tables[1], rtol=1e-3)
 
@@ -171,6 +173,26 @@ def test_play_shows_the_slots(whole: Path) -> None:
         assert np.all((np.array(slot["contributions"]) >= 0) & (np.array(slot["contributions"]) <= 1))
     shown = potluck("play", whole, "--seed", "1").stdout
     assert all(f"{slot['precision']:.4f}" in shown for slot in played["slots"])
+    paid = sum(slot["transfers"][0] for slot in played["slots"])
+    assert f"{paid:+,.1f}" in shown
+
+
+def test_play_draws_who_pays_whom(whole: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "transfers.png"
+    assert potluck("play", whole, "--plot", picture).returncode == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("silos", [2, 4, 6, 100])
+def test_a_game_fits_eighty_columns(silos: int) -> None:
+    row = {
+        "slot": 30, "contributions": [0.123] * silos, "precision": 0.8765, "signal": -12.34,
+        "payoffs": [12345.6] * silos, "transfers": [-1234.5] * silos, "welfare": 12345.6 * silos,
+    }  # fmt: skip
+    said = io.StringIO()
+    Console(width=80, file=said).print(_slots([row], "a game"), _sums([row]))
+    assert "…" not in said.getvalue()
+    assert max(map(len, said.getvalue().splitlines())) <= 80
 
 
 def test_export_writes_a_file(whole: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from pettingzoo.test import (
 
 from potluck.errors import PotluckError
 from potluck.game import pettingzoo as face
-from potluck.game.pettingzoo import SiloEnv, env, parallel_env
+from potluck.game.pettingzoo import SiloEnv, checked_seed, env, parallel_env
 from potluck.scenario import Scenario, mechanism_of, preset
 from potluck.scenario.description import PAPER_OBSERVATION
 from tests.game.conftest import DIGITS, DRAWN, REAL, THREE, by_hand
@@ -224,6 +224,7 @@ def test_silos_too_few_or_too_many_are_named() -> None:
         ({"render_mode": "rgb_array"}, "render_mode must be human, ansi or None"),
         ({"max_cycles": 0}, "max_cycles must be 1 or more, got 0"),
         ({"seed": -1}, "seed must be a whole number from 0"),
+        ({"seed": 10**400}, "seed must be a whole number from 0"),
     ],
 )
 def test_a_mistake_in_making_it_is_named(options: dict[str, Any], message: str) -> None:
@@ -237,8 +238,7 @@ def test_a_slot_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     game.reset()
     assert game.render() == "slot 0/5: nothing played yet"
     game.step(shares)
-    # 640.9333 + 567.4 + 496.9667
-    line = "slot 1/5: P 0.6333, signal 6.000, d 1.000 0.500 0.000, welfare 1705.30"
+    line = "slot 1/5: P 0.6333, signal 6.000, d 1.000 0.500 0.000"
     assert game.render() == line
     assert capsys.readouterr().out == ""
     shown = parallel_env(by_hand(), render_mode="human")
@@ -246,6 +246,21 @@ def test_a_slot_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     shown.step(shares)
     assert capsys.readouterr().out == line + "\n"
     assert shown.render() is None
+
+
+@pytest.mark.parametrize("seed", [1.5, True, "1", 2**32, None, np.float32(1)])
+def test_a_seed_that_is_none_is_refused(seed: Any) -> None:
+    with pytest.raises(PotluckError, match=r"seed must be a whole number from 0 to 4294967295, got "):
+        checked_seed(seed)
+    assert checked_seed(np.int64(7)) == 7
+
+
+@pytest.mark.parametrize("action", [np.ma.masked_array([0.5], [True]), np.ma.masked, 10**400, None, "½"])
+def test_what_is_no_share_is_refused(action: Any) -> None:
+    game = parallel_env(by_hand())
+    game.reset()
+    with pytest.raises(PotluckError, match=r"silo_1 must contribute one number in \[0, 1\]"):
+        game.step({"silo_0": 1.0, "silo_1": action, "silo_2": 0.0})
 
 
 def test_render_without_a_mode_says_so() -> None:

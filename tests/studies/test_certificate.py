@@ -19,6 +19,7 @@ from potluck.studies.certificate import _gains, bound, bounds, certify, gain_sha
 from potluck.studies.deviations import CONSTANTS, evaluate, evaluated, planned_for_all, trained_deviations
 from potluck.studies.intervals import Interval
 from potluck.training.config import RunConfig
+from potluck.training.export import export_policy, load_policy
 from potluck.training.opponents import Against
 from potluck.training.run import Trained, start, trained
 from tests.studies.learnt import ONE_SLOT, TINY, playing
@@ -109,11 +110,30 @@ def by_kind(*kinds: list[float]) -> list[np.ndarray]:
 def test_a_deviation_is_chosen_on_some_games_and_measured_on_others() -> None:
     own, lucky, good = by_kind([10, 10, 10, 10], [19, 19, 8, 8], [12, 12, 13, 15])
     gains, found_by = _gains(own, {"lucky": lucky, "good": good})
-    assert found_by == ["lucky"]
+    assert found_by == ["none"]
     assert_array_equal(gains, [[0.0]])  # what it gained where it was chosen does not count, and staying is free
     gains, found_by = _gains(own, {"good": good})
     assert found_by == ["good"]
     assert_array_equal(gains, [[4.0]])
+
+
+def test_a_gain_of_one_seed_is_named_though_most_find_none() -> None:
+    own, other = np.full((3, 4, 1), 10.0), np.full((3, 4, 1), 9.0)
+    other[2] = 12.0
+    gains, found_by = _gains(own, {"other": other})
+    assert (gains.tolist(), found_by) == ([[0.0], [0.0], [2.0]], ["other"])
+
+
+def test_the_solved_equilibrium_is_certified_as_one(tmp_path: Path) -> None:
+    list(start(RunConfig(ONE_SLOT, "nash", slots=20, seeds=1, games=2), tmp_path / "run"))
+    run = trained(tmp_path / "run")
+    found = certify(run, games=2, slots=0)
+    solved = nash(stage_game(ONE_SLOT))
+    assert_allclose([silo.contribution.mean for silo in found.silos], solved, atol=1e-6)
+    assert found.nash_conv < 1e-3 * found.stake
+    export_policy(run, 1, ONE_SLOT.seed, tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    assert policy.decide(np.zeros(policy.observation_size)) == pytest.approx(float(solved[1]), abs=1e-6)
 
 
 def test_who_finds_nothing_better_stays_and_a_broken_deviator_gains_nothing() -> None:

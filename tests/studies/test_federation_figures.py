@@ -6,6 +6,7 @@ import pytest
 
 from potluck.errors import PotluckError
 from potluck.studies.federation_figures import check_picture, draw_run
+from potluck.studies.intervals import Interval
 
 
 def test_a_picture_that_cannot_be_saved_is_refused_before_training(tmp_path: Path) -> None:
@@ -20,4 +21,4 @@ def test_a_picture_that_cannot_be_saved_is_refused_before_training(tmp_path: Pat
 
 def test_a_picture_that_fails_after_all_costs_one_line() -> None:
     with pytest.raises(PotluckError, match=r"/proc/x\.png cannot be written"):
-        draw_run(0.1, [0.2], "title", Path("/proc/x.png"))
+        draw_run([Interval(0.1, 0.0, 0.2)], "title", Path("/proc/x.png"))

@@ -1,6 +1,11 @@
 """One silo's policy on its own: it decides as it did in the run, and gives nobody away."""
 
+import hashlib
+import io
+import json
+import resource
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +21,8 @@ from potluck.agents import Options
 from potluck.errors import PotluckError
 from potluck.training.config import RunConfig
 from potluck.training.evaluation import episode, long_term
-from potluck.training.export import export_policy, load_policy
+from potluck.training.export import MARK, export_policy, load_policy
+from potluck.training.files import HASH
 from potluck.training.run import Trained, start, trained
 from tests.training.conftest import TINY
 
@@ -146,6 +152,79 @@ def test_what_cannot_be_seen_or_found_is_named(exported: Path, tmp_path: Path) -
         load_policy(tmp_path / "nowhere")
     with pytest.raises(PotluckError, match="is a directory"):
         load_policy(tmp_path)
+
+
+def test_shares_in_percent_are_named(exported: Path) -> None:
+    policy = load_policy(exported)
+    seen = np.full(10, 0.5)
+    seen[0] = 50.0  # what another silo brought
+    with pytest.raises(PotluckError, match=r"number 0 must be in \[0, 1\], got 50; observe_one writes shares"):
+        policy.decide(seen)
+    seen[0], seen[2] = 0.5, 7.5  # a silo's own communication cost is its own affair
+    assert 0 <= policy.decide(seen) <= 1
+
+
+def rehashed(payload: bytes) -> bytes:
+    return MARK + hashlib.sha256(payload).digest() + payload
+
+
+def header_of(content: bytes) -> tuple[dict[str, Any], bytes]:
+    line, _, arrays = content[len(MARK) + HASH :].partition(b"\n")
+    return json.loads(line), arrays
+
+
+def bomb() -> bytes:
+    """A zip that unpacks to a gigabyte."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as file:
+        for _ in range(1024):
+            file.write(bytes(2**20))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, _: (header, b""),
+        lambda header, arrays: (header, arrays[:-7]),
+        lambda header, arrays: (header, arrays + arrays),
+        lambda header, arrays: (header, arrays.replace(b"<f4", b"<f8")),
+        lambda header, arrays: (header, b"PK" + arrays),
+        lambda header, _: (header, bomb()),
+        lambda header, arrays: ({**header, "actor": "nobody"}, arrays),
+        lambda header, arrays: ({**header, "settings": {}}, arrays),
+        lambda header, arrays: ({**header, "low": None}, arrays),
+        lambda header, arrays: ({key: value for key, value in header.items() if key != "about"}, arrays),
+        lambda header, arrays: ({**header, "settings": {**header["settings"], "hidden": [10**9, 10**9]}}, arrays),
+        lambda header, arrays: ({**header, "settings": {**header["settings"], "hidden": "many"}}, arrays),
+        lambda _, arrays: ([1, 2], arrays),
+    ],
+)
+def test_a_file_with_a_right_hash_and_wrong_content_is_refused(change: Any, exported: Path, tmp_path: Path) -> None:
+    header, arrays = change(*header_of(exported.read_bytes()))
+    (tmp_path / "p.potluck").write_bytes(rehashed(json.dumps(header).encode() + b"\n" + arrays))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(PotluckError, match="not a policy that can be used") as refusal:
+        load_policy(tmp_path / "p.potluck")
+    assert "\n" not in str(refusal.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
+
+
+def test_nothing_in_the_file_leads_to_a_preset_s_terms(found: Trained, exported: Path) -> None:
+    header, _ = header_of(exported.read_bytes())
+    assert "seed" not in json.dumps(header)
+    assert header["about"].keys() == {"agent", "silo", "silos", "history", "observation"}
+    del found
+
+
+@pytest.mark.parametrize("place", [".", "/", "", "folder"])
+def test_a_folder_is_no_file_to_export_to(
+    place: str, found: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(PotluckError, match="is a folder; name a file"):
+        export_policy(found, 0, SEED, place)
 
 
 def test_who_is_not_there_cannot_be_exported(found: Trained, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -17,10 +18,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from potluck.errors import PotluckError
-from potluck.training import checkpoints, run
+from potluck.training import checkpoints, config, run
 from potluck.training.config import read_config, seeds_of
 from potluck.training.loop import Runs, train
-from potluck.training.run import resume, start, trained
+from potluck.training.run import Job, resume, start, trained
 from tests.training.conftest import CONFIG, TINY
 
 
@@ -102,7 +103,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
 
 
 def test_a_checkpoint_of_another_run_is_no_checkpoint(whole: Path, stopped: Path) -> None:
-    other = checkpoints.Checkpoint(Runs({"weights": jnp.ones((2, 2))}, None, None), 3, 10, ("0", "1"))
+    plan = Job.of_run(CONFIG, stopped).plan
+    other = checkpoints.Checkpoint(Runs({"weights": jnp.ones((2, 2))}, None, None), 3, 10, "", plan)
     checkpoints.save(stopped / "checkpoints", other)
     with pytest.warns(UserWarning, match="its arrays have other shapes"):
         assert finish(stopped) == 2
@@ -227,3 +229,118 @@ def test_seeds_beyond_32_bits_are_refused_and_the_last_one_is_not() -> None:
     assert int(seeds_of(dataclasses.replace(CONFIG, scenario=last, seeds=1))[0]) == 2**32 - 1
     with pytest.raises(PotluckError, match="seeds must stay below"):
         dataclasses.replace(CONFIG, scenario=last)
+
+
+def edited(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("scenario.toml", "energy_price = 0.0025", "energy_price = 0.003"),
+        ("run.json", '"slots": 192', '"slots": 96'),
+        ("run.json", '"agent": "mpgd"', '"agent": "lineage"'),
+        ("run.json", '"dnc": "both"', '"dnc": "critic"'),
+    ],
+)
+def test_what_was_learnt_under_another_plan_is_refused_by_name(file: str, old: str, new: str, stopped: Path) -> None:
+    before = metrics(stopped)
+    edited(stopped / file, old, new)
+    for ask in (resume, trained):
+        with pytest.raises(PotluckError, match=r"\.ckpt: was learnt under another plan; put back run.json or"):
+            ask(stopped)
+    assert metrics(stopped) == before
+    edited(stopped / file, new, old)
+    assert finish(stopped) == 1
+
+
+def test_checkpoints_of_a_run_that_was_cleared_away_by_half_are_not_taken_over(stopped: Path) -> None:
+    for file in ("run.json", "metrics.csv", "scenario.toml"):
+        (stopped / file).unlink()
+    with pytest.raises(PotluckError, match="holds what another run has learnt"):
+        start(dataclasses.replace(CONFIG, slots=96), stopped)
+
+
+@pytest.mark.parametrize("left", [("lock",), ("lock", "scenario.toml"), ("lock", "scenario.toml", "metrics.csv")])
+def test_a_beginning_that_was_cut_short_can_be_begun_again(left: tuple[str, ...], whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in left:
+        (folder / name).write_bytes(b"")
+    list(start(CONFIG, folder))
+    assert metrics(folder) == metrics(whole)
+
+
+def test_files_of_somebody_else_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text("mine")
+    with pytest.raises(PotluckError, match=r"scenario.toml: would be overwritten"):
+        start(CONFIG, tmp_path)
+    (tmp_path / "lock").touch()
+    (tmp_path / "metrics.csv").write_text("seed,slot\n")
+    with pytest.raises(PotluckError, match=r"metrics.csv: would be overwritten"):
+        start(CONFIG, tmp_path)
+    assert (tmp_path / "scenario.toml").read_text() == "mine"
+
+
+def test_a_full_disk_at_the_beginning_leaves_a_folder_that_can_be_begun_in(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(config, "write_text", full)
+        with pytest.raises(PotluckError, match="no space left"):
+            start(CONFIG, tmp_path / "run")
+    list(start(CONFIG, tmp_path / "run"))
+    assert metrics(tmp_path / "run") == metrics(whole)
+
+
+@pytest.mark.parametrize("change", [lambda row: row.replace(b"1", b"2", 1), lambda row: b"\0" * len(row)])
+def test_changed_metrics_are_neither_kept_nor_thrown_away(change: Callable[[bytes], bytes], stopped: Path) -> None:
+    lines = metrics(stopped).splitlines(keepends=True)
+    lines[2] = change(lines[2])
+    (stopped / "metrics.csv").write_bytes(b"".join(lines))
+    with pytest.raises(PotluckError, match=r"metrics.csv: was changed after it was written"):
+        resume(stopped)
+    assert len(list((stopped / "checkpoints").glob("*.ckpt"))) == 2
+
+
+def test_other_devices_or_versions_are_said_on_resuming(whole: Path, stopped: Path) -> None:
+    edited(stopped / "run.json", '"jax": "', '"jax": "9')
+    with pytest.warns(UserWarning, match=r"was begun with jax 9.*, now .*: it goes on"):
+        assert finish(stopped) == 1
+    assert metrics(stopped) == metrics(whole)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"seeds": 2', '"seeds": 1.5', "seeds must be a whole number, got 1.5"),
+        ('"agent": "mpgd"', '"agent": null', "agent must be a name, got None"),
+        ('"seeds": 2', '"seeds": ' + "[" * 100_000, "cannot be read as a run"),
+        ('"window": 3', '"window": true', "window must be a whole number, got True"),
+    ],
+)
+def test_a_damaged_plan_is_named(old: str, new: str, words: str, stopped: Path) -> None:
+    edited(stopped / "run.json", old, new)
+    with pytest.raises(PotluckError, match=words):
+        read_config(stopped)
+
+
+def test_what_was_left_to_the_agent_is_written_down(whole: Path) -> None:
+    written = json.loads((whole / "run.json").read_text())
+    assert written["options"] == {"estimator": "ppo", "target": "td-lambda", "policy": "gaussian", "dnc": "both"}
+    assert written["computed_with"].keys() >= {"jax", "devices", "python"}
+
+
+@pytest.mark.parametrize(("field", "number"), [("seeds", 4_000_000), ("games", 10**12), ("window", 99_999_999_999)])
+def test_what_the_memory_cannot_hold_is_refused_before_it_begins(field: str, number: int, tmp_path: Path) -> None:
+    changes: dict[str, Any] = {field: number}
+    asked = dataclasses.replace(CONFIG, **changes)
+    with pytest.raises(PotluckError, match=rf"{field}: about [\d,.]+ GiB of memory would be needed"):
+        start(asked, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -159,7 +159,7 @@ def test_what_other_cells_learnt_is_not_relabelled(swept: Path, tmp_path: Path) 
     edited = json.loads((tmp_path / "x" / "sweep.json").read_text())
     edited["vary"]["mechanism.intensity"] = [0.0, 5.0, 30.0]
     (tmp_path / "x" / "sweep.json").write_text(json.dumps(edited))
-    with pytest.raises(PotluckError, match="learnt by other cells or seeds than are asked for"):
+    with pytest.raises(PotluckError, match="was learnt under another plan; put back"):
         list(run_sweep(tmp_path / "x"))
 
 

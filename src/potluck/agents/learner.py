@@ -1,10 +1,10 @@
 """What every agent can do: start, act, learn from a window of play. One player; `vmap` gives every player its own."""
 
 from collections.abc import Mapping
-from typing import Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from potluck.agents.actors import Actor
 
@@ -76,6 +76,14 @@ class Learner(Protocol[AgentState, Memory]):
 
     def export(self, state: AgentState) -> Actor:
         """The part that decides, for use outside of training: nothing of payoffs, critics or optimisers."""
+
+
+@runtime_checkable
+class Seated(Protocol):
+    """A learner that must know which player it is; others are all alike when they begin."""
+
+    def seated(self, state: Any, player: Int[Array, ""]) -> Any:
+        """A fresh state, as that player's."""
 
 
 def window_length(horizon: int) -> int:

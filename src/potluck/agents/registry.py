@@ -13,7 +13,7 @@ from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.learner import Learner
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import Placement, PolicyGradient
-from potluck.agents.simple import Fixed, Greedy, Random
+from potluck.agents.simple import Fixed, Greedy, Random, Solved
 from potluck.errors import PotluckError
 from potluck.registry import Registry
 from potluck.scenario import Scenario, mechanism_of
@@ -75,8 +75,8 @@ class AgentSpec:
     """One player decides for all silos, sees what all of them see and earns the welfare: a bound, not a member."""
     adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario
     """The scenario that it plays."""
-    options: frozenset[str] = frozenset()
-    """Which of `Options` it has a choice of."""
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Which of `Options` it has a choice of, and its own way of each."""
     usage: str | None = None
     """How its name is written where it takes an argument, such as fixed:D."""
 
@@ -95,7 +95,8 @@ def _policy_gradient(brief: Brief, **ways: Any) -> PolicyGradient:
 
 def learner_like(help_: str, *, joint: bool = False, without: tuple[str, ...] = (), **ways: Any) -> AgentSpec:
     """A relative of MPGD; `without` names the options that it has no choice of."""
-    options = frozenset(Options.choices()) - frozenset(without)
+    own = {field.name: field.default for field in dataclasses.fields(PolicyGradient)} | ways
+    options = {name: str(own[name]) for name in Options.choices() if name not in without}
     return AgentSpec(functools.partial(_policy_gradient, **ways), help_, joint=joint, options=options)
 
 
@@ -110,14 +111,14 @@ def _fixed(brief: Brief) -> Fixed:
     return Fixed(brief.environment.action_size, share)
 
 
-def _nash(brief: Brief) -> Fixed:
+def _nash(brief: Brief) -> Solved:
     if brief.scenario is None:
         raise PotluckError(": nash is solved from a scenario's formula, and there is none here", field="agent")
     from potluck.economy import equilibrium  # only here: a deployment that loads a policy needs no federation
     from potluck.game import stage_game
 
     play = equilibrium(stage_game(brief.scenario)).contributions
-    return Fixed(brief.environment.action_size, jnp.asarray(play, jnp.float32))
+    return Solved(brief.environment.action_size, jnp.asarray(play, jnp.float32)[:, None])
 
 
 def without_transfers(scenario: Scenario) -> Scenario:
@@ -168,7 +169,6 @@ AGENTS: Registry[AgentSpec] = Registry(
         "nash": AgentSpec(
             _nash,
             "the solved equilibrium of one slot, in every slot; on the curve, where there is a formula to solve",
-            joint=True,
         ),
         "random": AgentSpec(lambda brief: Random(brief.environment.action_size, 0.5), "anything"),
         "fixed": AgentSpec(_fixed, "contribution D in every slot, such as fixed:0.5", usage="fixed:D"),

@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.actors import ConstantActor
 from potluck.agents.learner import Act, Diagnostics, Window
@@ -103,6 +103,41 @@ class Fixed(Memoryless):
 
     def _action(self) -> Float[Array, " action"]:
         return jnp.broadcast_to(jnp.asarray(self.action, jnp.float32), (self.action_size,))
+
+
+class Solved(Memoryless):
+    """Every player its own action, in every slot."""
+
+    actions: Float[Array, "players action"]
+
+    def init(self, key: PRNGKeyArray) -> Float[Array, " action"]:
+        """Nobody's, before `seated` says whose."""
+        del key
+        return jnp.zeros(self.action_size)
+
+    def seated(self, state: Float[Array, " action"], player: Int[Array, ""]) -> Float[Array, " action"]:
+        del state
+        return self.actions[player]
+
+    def act(
+        self, state: Array, memory: None, observation: Float[Array, " observation"], key: PRNGKeyArray
+    ) -> tuple[None, Act]:
+        """There is nothing to explore."""
+        del memory, observation, key
+        return _played(state)
+
+    def play(
+        self, state: Array, memory: None, observation: Float[Array, " observation"]
+    ) -> tuple[None, Float[Array, " action"]]:
+        del memory, observation
+        return None, state
+
+    def update(self, state: Array, window: Window[None]) -> tuple[Array, None, Diagnostics]:
+        del window
+        return state, None, {}
+
+    def export(self, state: Array) -> ConstantActor:
+        return ConstantActor(state)
 
 
 class Random(Fixed):

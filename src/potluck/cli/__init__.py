@@ -1,5 +1,8 @@
 """The command line: one module per command group, heavy imports inside the commands."""
 
+import contextlib
+import io
+import os
 import sys
 import warnings
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +12,7 @@ import typer
 from potluck import __version__
 from potluck.cli import bench, certify, data, demo, families, federation, flower, game, ledger, scenario, sweep
 from potluck.cli import train as training
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, reason
 
 if TYPE_CHECKING:
     from click import ClickException as TyperException
@@ -90,14 +93,36 @@ def _flag(mistake: PotluckError) -> str | None:
 def main() -> None:
     """Run the command line; a person's mistake costs them one line and exit code 2, never a traceback."""
     warnings.showwarning = _warn  # type: ignore[assignment]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no α shows a question mark
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # whoever read has read enough; Click says so by leaving
+        code = 0
+        _forget_output()
     except (PotluckError, TyperException) as mistake:
         message = mistake.format_message() if isinstance(mistake, TyperException) else mistake.named(_flag(mistake))
         if message:  # empty where help was shown for want of a command
             print(f"potluck: {' '.join(message.split())}", file=sys.stderr)
         code = 2
+    except OSError as fault:
+        named = None if fault.filename is None else str(fault.filename)[:100]
+        print(f"potluck: {named or 'standard output'}: {reason(fault)}", file=sys.stderr)
+        code = 2
+        if named is None:
+            _forget_output()
+    except MemoryError:
+        print("potluck: this needs more memory than there is; ask for less", file=sys.stderr)
+        code = 2
     except (KeyboardInterrupt, typer.Abort):
         print("potluck: stopped", file=sys.stderr)
         code = 130
     sys.exit(code)
+
+
+def _forget_output() -> None:
+    """Let Python not try once more, at its end, to write what cannot be written."""
+    with contextlib.suppress(OSError, ValueError):  # where it is no file at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from potluck.cli.options import JsonOption
 from potluck.cli.runtime import whole_numbers
-from potluck.cli.tables import number, plain_table
+from potluck.cli.tables import number, output, plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def flower(
     for row in rows:
         plain, ours = (f"{median(taken):.2f}" for taken in (row.plain, row.potluck))
         table.add_row(row.engine, plain, ours, f"{row.overhead:+.1%}")
-    Console().print(table)
+    output().print(table)
 
 
 def _rounds(rows: "list[Row]") -> Table:
@@ -285,7 +285,7 @@ def _say(rows: list[Any], table: Table, json: bool) -> None:
     if json:
         typer.echo(jsonlib.dumps([asdict(row) for row in rows], indent=2))
         return
-    Console().print(table)
+    output().print(table)
     for row in rows:
         if getattr(row, "note", None) is not None:
             typer.echo(f"{row.engine}: {row.note}")

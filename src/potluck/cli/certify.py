@@ -4,15 +4,17 @@ import json as jsonlib
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.table import Table
 
 from potluck.cli.options import JsonOption, RunArgument
 from potluck.cli.progress import Watching
 from potluck.cli.runtime import start_cores
-from potluck.cli.tables import around, number, plain_table, span
+from potluck.cli.tables import around, number, output, plain_table, span
 from potluck.errors import PotluckError, file_faults
 
 CERTIFICATE = "certificate.json"
+SETTLED = 0.05
+"""NashConv as a share of the stake, at most, of play that has settled."""
 
 
 def certify(
@@ -34,7 +36,7 @@ def certify(
 
     [bold]potluck certify runs/x[/bold]
 
-    [bold]potluck certify runs/x --no-bounds --slots 0[/bold]       constant deviations only: seconds
+    [bold]potluck certify runs/x --no-bounds --slots 0[/bold]       constant deviations only: a minute or two
 
     [bold]potluck certify runs/x --json | jq .nash_conv_share_of_stake[/bold]
     """
@@ -42,19 +44,22 @@ def certify(
         raise PotluckError(f"must be 2 or more, got {games}", field="games")
     if slots < 0:
         raise PotluckError(f"must be 0 or more, got {slots}", field="slots")
-    from potluck.training.config import read_config
+    from potluck.training.config import MOST_SLOTS, read_config
 
+    if slots > MOST_SLOTS:
+        raise PotluckError(f"must be {MOST_SLOTS} or less, got {slots}", field="slots")
     config = read_config(run)
     if config.joint:
         raise PotluckError(f"{run}: {config.agent} sets all contributions, so nobody can deviate from it")
     start_cores()
     from potluck.studies import certificate
     from potluck.training.files import write_text
-    from potluck.training.run import trained
+    from potluck.training.run import check_room, trained
 
     with Watching() as watch:
         watch("reading the run", 0.0)
         found = trained(run)
+        check_room(config, found.lanes.lane(0), games=games)
         if not found.finished:
             raise PotluckError(f"{run}: not finished; go on with `potluck resume {run}`, then certify it")
         limits = certificate.bounds(found, run, games=games, watch=watch) if bounds else None
@@ -65,16 +70,16 @@ def certify(
     if json:
         typer.echo(jsonlib.dumps(values))
         return
-    _show(values)
+    output().print(*_tables(values))
     typer.echo(f"Saved {run / CERTIFICATE}")
 
 
-def _show(found: dict[str, Any]) -> None:
-
+def _tables(found: dict[str, Any]) -> tuple[Table, Table]:
+    """Silo by silo, and all together."""
     seeds = f"{found['seeds']} seed{'s' * (found['seeds'] > 1)}"
     bounded = found["welfare_planner"] is not None
     table = plain_table(
-        "silo", "d", "payoff", *(["− WPR"] if bounded else []), "could gain", "stake", "share", "best found",
+        "silo", "d", "payoff", "transfer", *(["− WPR"] if bounded else []), "could gain", "of stake", "best found",
         title=f"{found['agent']}: what each silo earns and could gain by deviating alone, per slot",
         caption=f"means over {seeds}, {found['games']} games each; ± is half of the 95% interval",
     )  # fmt: skip
@@ -83,9 +88,9 @@ def _show(found: dict[str, Any]) -> None:
             str(silo["silo"]),
             f"{silo['contribution']['mean']:.3f}",
             f"{silo['payoff']['mean']:.2f}",
+            f"{silo['transfer']['mean']:+.2f}",
             *([f"{silo['gain_over_wpr']:+.2f}"] if bounded else []),
             around(silo["gain"], ".2f"),
-            f"{silo['stake']:.2f}",
             number(silo["gain_share_of_stake"], ".1%"),
             silo["found_by"],
         )
@@ -93,6 +98,7 @@ def _show(found: dict[str, Any]) -> None:
     share = number(found["nash_conv_share_of_stake"], ".1%")
     conv = span(found["nash_conv_interval"], ".3f")
     whole.add_row("NashConv", f"{conv} per slot, {share} of the stake {found['stake']:.3f}")
+    whole.add_row("verdict", _verdict(found["nash_conv_share_of_stake"]))
     if found["broken_deviators"]:
         whole.add_row("deviators that broke down", f"{found['broken_deviators']}, counted as gaining nothing")
     whole.add_row("welfare", span(found["welfare"], ".2f"))
@@ -110,4 +116,13 @@ def _show(found: dict[str, Any]) -> None:
         whole.add_row("no worse than under WPR", f"{better} of {len(found['silos'])} silos")
     whole.add_row("Jain index", span(found["jain_index"], ".5f"))
     whole.add_row("budget residual", f"{found['budget_residual']:.2g}")
-    Console().print(table, whole)
+    return table, whole
+
+
+def _verdict(share: float | None) -> str:
+    """What NashConv as a share of the stake says of the play."""
+    if share is None:
+        return "nothing is at stake: every contribution earns the same"
+    if share <= SETTLED:
+        return "near an equilibrium: no deviation that was tried gains much"
+    return "not an equilibrium yet: silos would still change what they do, so train longer"

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
+from potluck.cli.tables import output
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def list_() -> None:
         else:
             state = "here" if cached_path(name).exists() else f"potluck data fetch {name}"
         table.add_row(name, task.summary, state)
-    Console().print(table)
+    output().print(table)
 
 
 @commands.command()

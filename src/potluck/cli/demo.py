@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from potluck.cli.options import JsonOption
 from potluck.cli.progress import TrainingDisplay, Watching, to_the_end
 from potluck.cli.runtime import start_cores
-from potluck.cli.tables import around, number, plain_table
+from potluck.cli.tables import around, number, output, plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ NAMES = {"mpgd": "redistribution", "wpr": "none (WPR)", "planner": "planner"}
 
 def demo(
     seeds: Annotated[int | None, typer.Option(help="Independent runs of each; 3 otherwise.")] = None,
-    slots: Annotated[int | None, typer.Option(help="Slots of each seed; as many as 4 minutes allow otherwise.")] = None,
+    slots: Annotated[int | None, typer.Option(help="Slots of each seed; 17,280 otherwise.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for pictures, numbers and runs.")] = Path(OUT),
     json: JsonOption = False,
     games: Annotated[int | None, typer.Option(hidden=True, min=2, help="Games at once, for a quick look.")] = None,
@@ -32,7 +31,7 @@ def demo(
     """Watch four silos learn what to bring to a federation that really trains, on handwritten digits.
 
     Two trainings side by side: MPGD with redistribution, and the same learners without it (WPR). Then a planner looks
-    for the best plan for all. At most four minutes on two cores. Stopped with Ctrl-C, the same command goes on.
+    for the best plan for all. Two to four minutes on two cores. Stopped with Ctrl-C, the same command goes on.
 
     [bold]potluck demo[/bold]
 
@@ -92,10 +91,13 @@ def _show(found: dict[str, Any]) -> None:
     table.add_row("share of planner's gain", *said)
     for silo in range(len(columns[0]["payoffs"])):
         table.add_row(f"payoff of silo {silo}", *(around(each["payoffs"][silo], ".1f") for each in columns))
+    for silo in range(len(columns[0]["transfers"])):
+        moved = [around(each["transfers"][silo], "+.1f") for each in columns[:2]]
+        table.add_row(f"of it transfers, silo {silo}", *moved, "")
     table.add_row("mean contribution", *(around(each["contribution"], ".3f") for each in columns))
     table.add_row("NashConv (constants)", *(number(each["nash_conv_constants"], ".2f") for each in columns))
     table.add_row("as a share of stake", *(number(each["nash_conv_share_of_stake"], ".1%") for each in columns))
-    Console().print(table)
+    output().print(table)
 
 
 def _verdict(found: dict[str, Any]) -> str:

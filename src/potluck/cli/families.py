@@ -4,10 +4,9 @@ import json as jsonlib
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from potluck.cli.options import JsonOption
-from potluck.cli.tables import plain_table
+from potluck.cli.tables import output, plain_table
 from potluck.errors import PotluckError
 from potluck.registry import HOMES, family
 
@@ -33,7 +32,7 @@ def list_(
     for each, members in found.items():
         for row, (key, about) in enumerate(members.items()):
             table.add_row("" if row else each, key, about)
-    Console().print(table)
+    output().print(table)
 
 
 def _about(name: str, key: str) -> str:

@@ -3,31 +3,40 @@
 import json as jsonlib
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from potluck.cli.data import load_shown
 from potluck.cli.options import JsonOption, takes
 from potluck.cli.runtime import numbers, start_cores, whole_numbers
+from potluck.cli.tables import output
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from jaxtyping import Array
+
     from potluck.federation import Dataset, FedAvg
     from potluck.scenario import FederationConfig
     from potluck.studies.curve import Measured, Point
 
-commands = typer.Typer(no_args_is_help=True, help="Train a federation for real, and measure precision.")
+commands = typer.Typer(no_args_is_help=True, help="Train a federation for real, and measure its precision (accuracy).")
 
 SlotsOption = Annotated[int, typer.Option(help="Slots to play.")]
 SamplesOption = Annotated[
     str | None,
     typer.Option(help="Samples per silo, or one number for each, such as 100,200,50,50; the task's default otherwise."),
 ]
+MOST_SLOTS = 100_000
+MOST_SAMPLES = 10_000_000
 PlotOption = Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")]
 
 CONFIG = {
@@ -70,6 +79,8 @@ def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
 def _sizes(samples: str | None) -> int | list[int] | None:
     """`--samples` as `build` takes it: one size for all silos, or a list with one for each."""
     sizes = None if samples is None else whole_numbers(samples, "samples")
+    if sizes and max(sizes) > MOST_SAMPLES:
+        raise PotluckError(f"must be {MOST_SAMPLES:,} or less for each silo, got {samples}", field="samples")
     return sizes if sizes is None or len(sizes) > 1 else sizes[0]
 
 
@@ -87,65 +98,114 @@ def run(
     contributions: Annotated[str, typer.Option(help="One d in [0, 1] per silo, such as 1,0.5,0.5,0.1.")] = "1,1,1,1",
     slots: SlotsOption = 30,
     samples: SamplesOption = None,
+    games: Annotated[int, typer.Option(min=1, max=1000, help="Games side by side; one alone may be luck.")] = 8,
     seed: Annotated[int, typer.Option(help="Same seed, same bits.")] = 0,
     json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
-    """Train with fixed contributions and watch precision slot by slot.
+    """Train with fixed contributions and watch precision, the share that the model gets right, slot by slot.
+
+    Every game splits the same data alike and draws weights and batches of its own; shown is their mean.
 
     [bold]potluck federation run --task fmnist --contributions 1,0.5,0.5,0.1 --slots 30[/bold]
     """
     given, held = numbers(contributions, "contributions"), _sizes(samples)
     _at_least_one(slots=slots)
+    if slots > MOST_SLOTS:
+        raise PotluckError(f"must be {MOST_SLOTS:,} or less, got {slots}", field="slots")
     if not 0 <= seed < 2**32:
         raise PotluckError(f"must be 0 or more and below 2**32, got {seed}", field="seed")
     start_cores()
     import jax
-    import jax.numpy as jnp
 
-    from potluck.federation import build, check_contributions, shard
-    from potluck.federation.runs import compiled
+    from potluck.federation import build, check_contributions
     from potluck.studies.federation_figures import check_picture, draw_run
+    from potluck.studies.intervals import interval
 
-    play = jnp.asarray(check_contributions(given, len(given)))
+    play = check_contributions(given, len(given))
     check_picture(plot)
     described, data = _described(asked)
     fed = build(described, silos=len(given), samples=held, data=data, seed=seed)
-    source = shard(fed)
-    start, rest = jax.random.split(jax.random.key(seed))  # as the library's `run` does: same seed, same game
-    keys = jax.random.split(rest, slots)
-    state = source.init(start)
-    initial, precision, sizes = float(fed.measure(state)), list[float](), list[list[int]]()
-    train = compiled(lambda source, *slot: source.train(*slot), fed)
-    console = Console(stderr=json)
-    with Live(_slots(initial, [], []), console=console, refresh_per_second=8) as live:
-        for key in keys:
-            sizes.append([int(size) for size in state.window.size])
-            state, measured = train(source, state, play, key)
-            precision.append(float(measured.precision))
-            live.update(_slots(initial, precision, sizes))
+    console = Console(stderr=True) if json else output()
+    watched: list[_Seen] = []
+    with Live(Text("Compiling… (up to half a minute)"), console=console, refresh_per_second=8) as live:
+        for seen in _played(fed, play, jax.random.key(seed), slots, games):
+            watched.append(seen)
+            live.update(_slots(watched))
     if not console.is_terminal:
         console.line()  # a table that goes into a file ends without one
     if json:
         result = {
-            "federation": described.model_dump(), "seed": seed, "contributions": given, "initial": initial,
-            "slots": [{"slot": t, "precision": p, "local_samples": s}
-                      for t, (p, s) in enumerate(zip(precision, sizes, strict=True), 1)],
+            "federation": described.model_dump(), "seed": seed, "games": games, "contributions": given,
+            "initial": float(watched[0].precision.mean()),
+            "slots": [
+                {"slot": t, "precision": float(seen.precision.mean()), "precision_by_game": seen.precision.tolist(),
+                 "local_samples": seen.held, "brought": seen.brought}
+                for t, seen in enumerate(watched[1:], 1)
+            ],
         }  # fmt: skip
         typer.echo(jsonlib.dumps(result, indent=2))
     if plot is not None:
-        draw_run(initial, precision, f"{described.task}, {described.model}: contributions {contributions}", plot)
+        reached = [interval(seen.precision) for seen in watched]
+        draw_run(reached, f"{described.task}, {described.model}: contributions {contributions}", plot)
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
 
 
-def _slots(initial: float, precision: list[float], sizes: list[list[int]], last: int = 30) -> Table:
+class _Seen(NamedTuple):
+    """A slot: precision in every game, and what silos hold and brought in the first of them."""
 
-    table = Table("slot", "precision", "gain", "local samples")
-    before = [initial, *precision]
-    table.add_row("0", f"{initial:.4f}", "", "")
-    for t in range(max(len(precision) - last, 0), len(precision)):
-        gain = precision[t] - before[t]
-        table.add_row(str(t + 1), f"{precision[t]:.4f}", f"{gain:+.4f}", " ".join(map(str, sizes[t])))
+    precision: "np.ndarray"
+    held: list[int]
+    brought: list[int]
+
+
+def _played(fed: "FedAvg", play: "np.ndarray", key: "Array", slots: int, games: int) -> "Iterator[_Seen]":
+    """Every slot as it is played, in all games at once; the first game is the one that the library's `run` plays."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from potluck.devices import GAMES, mesh_over
+    from potluck.federation.fedavg import samples_of
+    from potluck.federation.runs import compiled
+
+    mesh = mesh_over(games)
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(GAMES))
+    keys = jnp.stack([key, *(jax.random.fold_in(key, game) for game in range(1, games))])
+    starts, rests = (jax.device_put(part, split) for part in jax.vmap(jax.random.split, out_axes=1)(keys))
+    state = eqx.filter_jit(lambda fed, keys: jax.vmap(fed.init)(keys))(fed, starts)
+    initial = eqx.filter_jit(lambda fed, state: jax.vmap(fed.measure)(state))(fed, state)
+    yield _Seen(np.asarray(initial), [], [])
+    train = compiled(_train_games, fed)
+    shares = jnp.asarray(play)
+    each = eqx.filter_jit(jax.vmap(lambda key: jax.random.split(key, slots)))(rests)
+    for slot in range(slots):
+        held = state.window.size[0]
+        state, precision = train(fed, state, shares, each[:, slot])
+        brought = samples_of(shares, held)
+        yield _Seen(np.asarray(precision), [int(size) for size in held], [int(count) for count in brought])
+
+
+def _train_games(fed: "FedAvg", state: Any, shares: "Array", keys: "Array") -> tuple[Any, "Array"]:
+    import jax
+
+    after, measured = jax.vmap(lambda one, key: fed.train(one, shares, key))(state, keys)
+    return after, measured.precision
+
+
+def _slots(watched: "list[_Seen]", last: int = 30) -> Table:
+    """Mean precision over games with half of its 95% interval, and what every silo trained on."""
+    from potluck.studies.intervals import interval
+
+    games = len(watched[0].precision)
+    table = Table("slot", f"precision, {games} game{'s' * (games > 1)}", "gain", "samples brought")
+    table.add_row("0", f"{watched[0].precision.mean():.4f}", "", "")
+    for t in range(max(len(watched) - last, 1), len(watched)):
+        reached, seen = interval(watched[t].precision), watched[t]
+        spread = f" ± {(reached.high - reached.low) / 2:.4f}" if games > 1 else ""
+        gain = reached.mean - watched[t - 1].precision.mean()
+        table.add_row(str(t), f"{reached.mean:.4f}{spread}", f"{gain:+.4f}", " ".join(map(str, seen.brought)))
     return table
 
 
@@ -167,6 +227,8 @@ def curve(
     [bold]potluck federation curve --task fmnist --plot curve.png[/bold]
     """
     _at_least_one(slots=slots, seeds=seeds)
+    if slots > MOST_SLOTS:
+        raise PotluckError(f"must be {MOST_SLOTS:,} or less, got {slots}", field="slots")
     if not 0 <= others <= 1:
         raise PotluckError(f"must be in [0, 1], got {others}", field="others")
     held = _sizes(samples)
@@ -231,7 +293,7 @@ def _rows(points: list["Point"]) -> list[dict[str, Any]]:
 
 def _show(measured: "Measured", fitted: dict[str, float]) -> None:
 
-    console = Console()
+    console = output()
     for title, points in (
         ("All contribute d", measured.common),
         (f"One contributes d, the others {measured.others:g}", measured.own),

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from potluck.cli.options import JsonOption
 from potluck.cli.runtime import start_cores
-from potluck.cli.tables import plain_table
+from potluck.cli.tables import output, plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def compare(
     table = plain_table(*heads, left=1, title=f"{slots} slots on real federations, beside what the simulator predicted")
     for name, spec, values in _quantities(rows):
         table.add_row(name, *(f"{value:{spec}}" for value in values))
-    Console().print(table)
+    output().print(table)
 
 
 def _quantities(rows: "list[Comparison]") -> "Iterator[tuple[str, str, list[float]]]":

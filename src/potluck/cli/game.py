@@ -10,7 +10,7 @@ from rich.table import Table
 
 from potluck.cli.options import JsonOption, PresetOption, ScenarioArgument
 from potluck.cli.runtime import chosen_scenario, numbers, start_jax
-from potluck.cli.tables import number, plain_table
+from potluck.cli.tables import number, output, plain_table
 from potluck.errors import PotluckError, reason
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def game(
 ) -> None:
     """Solve the stage game: who brings what, with and without the mechanism, and what a planner would do.
 
-    Precision is the static curve of sustained contribution; money is per slot.
+    Precision, the paper's word for accuracy, is the static curve of sustained contribution; money is per slot.
 
     [bold]potluck game --preset paper --sweep 0:16:33[/bold]      the shape of welfare against α
 
@@ -98,7 +98,7 @@ def game(
     if json:
         typer.echo(jsonlib.dumps(found))
         return
-    console = Console()
+    console = output()
     console.print(_by_silo(solution, reports.named_mechanism(scenario, solution)), _by_play(solution))
     if swept is not None:
         console.print(_by_intensity(swept))

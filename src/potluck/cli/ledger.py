@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from potluck.cli.options import JsonOption
-from potluck.cli.tables import plain_table
+from potluck.cli.tables import output, plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def show(
             row.run, row.silo, str(row.slot), claim, f"{row.signal:.6g}", f"{row.precision:.6g}",
             money_text(row.transfer), "yes" if row.countersigned else "no",
         )  # fmt: skip
-    Console().print(table)
+    output().print(table)
 
 
 @commands.command()
@@ -90,7 +89,7 @@ def balances(ledger: LedgerArgument, run: RunOption = None, json: JsonOption = F
     table = plain_table("silo", "balance", left=1)
     for name, amount in sums.items():
         table.add_row(name, money_text(amount))
-    Console().print(table)
+    output().print(table)
 
 
 @commands.command()
@@ -158,7 +157,7 @@ def settle(ledger: LedgerArgument, run: RunOption = None, json: JsonOption = Fal
     table = plain_table("from", "to", "amount", left=2, title=title)
     for each in payments:
         table.add_row(each.payer, each.payee, money_text(each.amount))
-    Console().print(table)
+    output().print(table)
 
 
 @commands.command()

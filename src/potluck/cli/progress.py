@@ -18,6 +18,7 @@ WIDTH = 66
 """Columns of text: with the time gone by they fit a terminal of 80."""
 EVERY = 10.0
 """Seconds between two lines about the same work where there is no terminal to draw on."""
+ALMOST = 0.999
 Step = TypeVar("Step")
 
 
@@ -59,12 +60,15 @@ class _Lines:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         console = Console(stderr=True)
-        self._drawn, self._spoken = console.is_terminal, ("", time.monotonic())
+        self._drawn, self._spoken = console.is_terminal, dict.fromkeys(names, time.monotonic())
         width = max(map(len, names))
         columns = [SpinnerColumn(), *([TextColumn(f"{{task.fields[name]:<{width}}}")] if width else [])]
         columns += [*([BarColumn(20)] if bar else []), TextColumn("{task.description}"), TimeElapsedColumn()]
         self._rows = Progress(*columns, console=console, transient=True, disable=not self._drawn)
-        self._tasks = {name: self._rows.add_task("compiling…", total=1.0, name=name) for name in names}
+        self._tasks = {
+            name: self._rows.add_task("compiling… (up to a minute the first time)", total=1.0, name=name)
+            for name in names
+        }
 
     def __enter__(self) -> Any:
         self._rows.start()
@@ -77,10 +81,11 @@ class _Lines:
         self._rows.stop()
 
     def show(self, name: str, text: str, share: float, *, at_once: bool = False) -> None:
-        self._rows.update(self._tasks[name], completed=share, description=text)
+        # What has reached its total stops turning, though more may follow.
+        self._rows.update(self._tasks[name], completed=min(share, ALMOST), description=text)
         now = time.monotonic()
-        if not self._drawn and (at_once or now - self._spoken[1] >= EVERY):
-            self._spoken = text, now
+        if not self._drawn and (at_once or now - self._spoken[name] >= EVERY):
+            self._spoken[name] = now
             print(": ".join(filter(None, (name, text.replace("\n", " ")))), file=sys.stderr, flush=True)
 
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from potluck.cli.options import JsonOption, takes
 from potluck.cli.progress import TrainingDisplay, to_the_end
 from potluck.cli.runtime import start_cores
-from potluck.cli.tables import plain_table
+from potluck.cli.tables import output, plain_table
 from potluck.cli.train import RUN_OPTIONS, CheckpointOption, run_config
 from potluck.errors import PotluckError, file_faults
 
@@ -95,7 +94,7 @@ def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
     if json:
         typer.echo(jsonlib.dumps({"sweep": str(folder), "seconds": round(seconds, 3), "cells": found}))
         return
-    Console().print(_by_cell(found, config))
+    output().print(_by_cell(found, config))
     typer.echo(f"Table: {folder / TABLE}. Picture: {folder / PICTURE}. Took {seconds:.0f} s.")
 
 

@@ -3,7 +3,17 @@
 from typing import Any
 
 from rich.box import SIMPLE
+from rich.console import Console
 from rich.table import Table
+
+PIPED = 1000
+"""Columns where nobody looks: what goes into a file or another program is never cut."""
+
+
+def output() -> Console:
+    """Where results are printed: as wide as the terminal, or as they need."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPED)
 
 
 def plain_table(*heads: str, left: int = 0, **options: Any) -> Table:

@@ -14,7 +14,7 @@ from potluck.cli.data import load_shown
 from potluck.cli.options import JsonOption, PresetOption, RunArgument, ScenarioArgument, takes
 from potluck.cli.progress import TrainingDisplay, to_the_end
 from potluck.cli.runtime import chosen_scenario, start_cores
-from potluck.cli.tables import plain_table
+from potluck.cli.tables import output, plain_table
 from potluck.errors import PotluckError
 from potluck.training.tensorboard import Board
 
@@ -41,6 +41,7 @@ RUN_OPTIONS = {
     "preset": (PresetOption, None),
     "agent": (Annotated[str, typer.Option(help="Who learns: see potluck list agent.")], "mpgd"),
     "task": _choice("Train for real on this task (see potluck data list); else as the scenario says."),
+    "model": _choice("What silos train: see potluck list model; the task's own otherwise."),
     "slots": _count("Slots that each seed plays, over all its games.", 100_000),
     "seeds": _count("Independent runs side by side, from the scenario's seed on.", 5),
     "games": _count("Games that a seed's agents play at once.", 16),
@@ -83,22 +84,28 @@ def train(
 
 
 def run_config(
-    path: Path | None, preset: str | None, task: str | None, agent: str,
+    path: Path | None, preset: str | None, task: str | None, model: str | None, agent: str,
     slots: int, seeds: int, games: int, window: int, **options: str | None,
 ) -> "RunConfig":  # fmt: skip
     """The run that is asked for; the task's data is loaded with its progress on stderr."""
     scenario = chosen_scenario(path, preset)
     start_cores()
     from potluck.agents import Options
+    from potluck.federation import federation_config
+    from potluck.federation.from_scenario import on_task
     from potluck.scenario import FederationConfig
     from potluck.training.config import RunConfig
 
     if task is None and isinstance(scenario.precision, FederationConfig):
-        load_shown(scenario.precision.task)
-    if task is not None:
-        from potluck.federation.from_scenario import on_task
-
-        scenario = on_task(scenario, task, load_shown(task))
+        task = scenario.precision.task
+        load_shown(task)
+        if model is not None:
+            precision = federation_config(**{**scenario.precision.model_dump(), "model": model})
+            scenario = scenario.model_copy(update={"precision": precision})
+    elif task is not None:
+        scenario = on_task(scenario, task, load_shown(task), model)
+    elif model is not None:
+        raise PotluckError(": the curve trains nothing; name a task too", field="model")
     return RunConfig(scenario, agent, Options(**options), slots, seeds, games, window)
 
 
@@ -130,6 +137,7 @@ def play(
     run: RunArgument,
     seed: Annotated[int | None, typer.Option(help="Whose agents play, if several seeds were trained.")] = None,
     game: Annotated[int, typer.Option(help="Another number draws another game: other costs, other batches.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw who pays whom here (PNG, PDF or SVG).")] = None,
     json: JsonOption = False,
 ) -> None:
     """Play one game with what a run has learnt, without exploration, and show its slots.
@@ -145,9 +153,11 @@ def play(
     import jax
     import numpy as np
 
+    from potluck.studies.federation_figures import check_picture
     from potluck.training.evaluation import episode
     from potluck.training.run import trained
 
+    check_picture(plot)
     with Console(stderr=True).status("Playing…"):
         found = trained(run)
         seed = found.config.scenario.seed if seed is None else seed
@@ -155,11 +165,15 @@ def play(
     names = ("contributions", "precision", "signal", "payoffs", "transfers", "welfare")
     columns = {name: np.asarray(getattr(slots, name), float).tolist() for name in names}
     rows = [{"slot": t + 1} | {name: columns[name][t] for name in names} for t in range(len(columns["welfare"]))]
+    if plot is not None:
+        from potluck.studies.figures import draw_transfers
+
+        draw_transfers(np.asarray(slots.transfers), f"{found.config.agent}, seed {seed}: transfers of one game", plot)
     if json:
         played = {"run": str(run), "agent": found.config.agent, "seed": seed, "game": game, "slots": rows}
         typer.echo(jsonlib.dumps(played))
         return
-    Console().print(_slots(rows, f"{found.config.agent}, seed {seed}: one game without exploration"))
+    output().print(_slots(rows, f"{found.config.agent}, seed {seed}: one game without exploration"), _sums(rows))
 
 
 def export(
@@ -217,7 +231,8 @@ def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board:
             if board is not None:
                 board.close()
     found = {
-        "run": str(folder), "agent": config.agent, "task": _source(config), "seeds": config.seeds,
+        "run": str(folder), "agent": config.agent, "task": _source(config),
+        "model": getattr(config.scenario.precision, "model", None), "seeds": config.seeds,
         "games": config.games, "seconds": round(time.monotonic() - begun, 3), "slots_per_second": display.rate,
         **summary(folder / METRICS),
     }  # fmt: skip
@@ -225,8 +240,9 @@ def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board:
         typer.echo(jsonlib.dumps(found))
         return
     by_seed = found["welfare_by_seed"].values()
+    trained_on = " with ".join(filter(None, (found["task"], found["model"])))
     typer.echo(
-        f"{config.agent} on {found['task']}: welfare {found['welfare']:.2f} per slot "
+        f"{config.agent} on {trained_on}: welfare {found['welfare']:.2f} per slot "
         f"({min(by_seed):.2f} to {max(by_seed):.2f} over {config.seeds} seed{'s' * (config.seeds > 1)}), "
         f"P {found['precision']:.4f}, mean d {sum(found['contribution']) / len(found['contribution']):.3f}, "
         f"the last tenth of {found['slots']:,} slots"
@@ -235,11 +251,11 @@ def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board:
 
 
 def _slots(rows: list[dict[str, Any]], title: str) -> Table:
+    """What happened, slot by slot."""
     silos = len(rows[0]["contributions"])
     each = silos <= MOST_COLUMNS
     d = [f"d{n}" for n in range(silos)] if each else ["mean d", "least d", "most d"]
-    u = [f"u{n}" for n in range(silos)] if each else ["mean u", "least u", "most u"]
-    table = plain_table("slot", *d, "P", "signal", *u, "welfare", title=title)
+    table = plain_table("slot", *d, "P", "signal", "welfare", title=title)
 
     def shown(values: list[float]) -> list[float]:
         return values if each else [sum(values) / silos, min(values), max(values)]
@@ -250,7 +266,17 @@ def _slots(rows: list[dict[str, Any]], title: str) -> Table:
             *(f"{value:.3f}" for value in shown(row["contributions"])),
             f"{row['precision']:.4f}",
             f"{row['signal']:.2f}",
-            *(f"{value:.1f}" for value in shown(row["payoffs"])),
             f"{row['welfare']:.1f}",
         )
+    return table
+
+
+def _sums(rows: list[dict[str, Any]]) -> Table:
+    """Who earned what in the whole game, and who paid whom."""
+    table = plain_table("silo", "mean d", "payoff", "of it transfers", title="In sum over the game, money")
+    for silo in range(len(rows[0]["payoffs"])):
+        brought, earned, moved = (
+            [row[name][silo] for row in rows] for name in ("contributions", "payoffs", "transfers")
+        )
+        table.add_row(str(silo), f"{sum(brought) / len(rows):.3f}", f"{sum(earned):,.1f}", f"{sum(moved):+,.1f}")
     return table

@@ -4,12 +4,14 @@ import operator
 from collections.abc import Sequence
 from typing import SupportsIndex, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 from pydantic import ValidationError
 
+from potluck.devices import bytes_of, check_memory
 from potluck.errors import PotluckError
 from potluck.federation.data import Dataset, check_data
 from potluck.federation.dynamics import Dynamics, Static, dynamics_named
@@ -71,6 +73,7 @@ def build(
     check_pools(changes, pools)
     fitted = config.model_copy(update={"hidden": config.hidden or task.hidden})
     shape = MODELS[config.model](data.shape, data.classes, fitted)
+    check_memory((3 * silos + 2) * bytes_of(jax.eval_shape(shape.init, jax.random.key(0))), "model")
     centre, deviation = data.standard()
     held_out = slice(config.held_out)
     return FedAvg(

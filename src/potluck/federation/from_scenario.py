@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from potluck.errors import PotluckError
-from potluck.federation.build import build, defaults_of, ownable
+from potluck.federation.build import build, defaults_of, federation_config, ownable
 from potluck.federation.curve import CurveSource, curve
 from potluck.federation.data import Dataset
 from potluck.federation.dynamics import Redraw
@@ -38,8 +38,8 @@ def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset 
     )
 
 
-def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scenario:
-    """Move a scenario to a task with real training.
+def on_task(scenario: Scenario, task: str, data: Dataset | None = None, model: str | None = None) -> Scenario:
+    """Move a scenario to a task with real training, of the model that is named or of the task's own.
 
     Where the task has less data than the silos would hold, sizes shrink and κ grows in proportion, so that a silo's
     whole data costs what it did; the mechanism shrinks with them.
@@ -48,7 +48,10 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None) -> Scena
     silos = scenario.silos
     config = scenario.precision
     if isinstance(config, CurvePrecision):
-        config = FederationConfig(learning_rate=defaults_of(data).learning_rate)
+        own = defaults_of(data)
+        config = FederationConfig(learning_rate=own.learning_rate, model=own.model)
+    if model is not None:
+        config = federation_config(**{**config.model_dump(), "model": model})
     if len(data.labels) < silos.count:
         raise PotluckError(
             f": {silos.count} silos are more than the {len(data.labels)} samples of {task}", field="silos.count"

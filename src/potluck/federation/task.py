@@ -65,6 +65,8 @@ class Task:
     """How a person names it, where that is more than its name."""
     samples: int | None = None
     """Default size of a silo's local set, four silos; all there is if left out."""
+    model: str = "mlp"
+    """What agents' games train on it, where nobody chose."""
     hidden: int = 64
     batch_size: int = 50
     learning_rate: float = 0.05

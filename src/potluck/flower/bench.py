@@ -89,7 +89,8 @@ def _generous_policy(place: Path, scenario: Scenario) -> Path:
         "history": scenario.history,
         "observation": list(scenario.observation),
     }
-    header = {"actor": actor.kind, "settings": actor.settings, "observation_size": size, "about": about}
+    anything: list[None] = [None] * size
+    header = {"actor": actor.kind, "settings": actor.settings, "low": anything, "high": anything, "about": about}
     write_arrays(place, MARK, header, actor)
     return place
 

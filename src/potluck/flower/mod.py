@@ -224,7 +224,8 @@ def _observation(turn: _Turn, account: Account) -> Float[Array, " observation"]:
         costs.get(slot - back, site.communication) if slot > back else 0.0 for back in range(1, len(history.signal) + 1)
     ]
     return _observe(
-        Record(*map(_array, (history.contributions, history.signal, history.precision))),
+        # On basis samples a silo may bring more than the unit; policies have seen shares.
+        Record(*map(_array, (np.minimum(history.contributions, 1.0), history.signal, history.precision))),
         Own(_array(past), _array(site.samples or turn.state.held)),
         jnp.asarray(account.place),
         jnp.asarray(min(slot - 1, rules.horizon)),

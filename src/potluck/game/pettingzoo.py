@@ -128,15 +128,18 @@ class SiloEnv(ParallelEnv[str, Any, Any]):
         return answer
 
     def render(self) -> str | None:
-        """The last slot in one line: returned (`ansi`), or printed (`human`, after every slot by itself)."""
+        """The last slot in one line: returned (`ansi`), or printed (`human`, after every slot by itself).
+
+        It shows what all silos may know. Welfare is not among it: a sum of private payoffs over many slots gives a
+        silo everybody else's terms, and where there are two the other's.
+        """
         if self.render_mode is None:
             gymnasium.logger.warn("render() shows nothing without a render_mode: human or ansi")
             return None
         line = f"slot {self._slots}/{self.game.horizon}: " + ("nothing played yet" if self._last is None else "")
         if self._last is not None:
             shares = " ".join(f"{share:.3f}" for share in np.asarray(self._last.contributions))
-            line += f"P {float(self._last.precision):.4f}, signal {float(self._last.signal):.3f}, d {shares}, "
-            line += f"welfare {float(self._last.payoff.welfare):.2f}"
+            line += f"P {float(self._last.precision):.4f}, signal {float(self._last.signal):.3f}, d {shares}"
         if self.render_mode == "ansi":
             return line
         print(line)
@@ -226,18 +229,18 @@ def greatest(drawn: Drawn) -> Float[np.ndarray, " silos"]:
 def share_of(name: str, action: object) -> float:
     """d_n, from an array of one number, or the number."""
     try:
-        numbers = np.asarray(action, float).reshape(-1)
-    except (TypeError, ValueError):
+        numbers = np.empty(0) if np.ma.is_masked(action) else np.asarray(action, float).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
         numbers = np.empty(0)
     if numbers.size != 1 or not 0 <= numbers[0] <= 1:
         raise PotluckError(f"{name} must contribute one number in [0, 1], a share of its data, got {action!r}")
     return float(numbers[0])
 
 
-def checked_seed(seed: int) -> int:
+def checked_seed(seed: object) -> int:
     """A seed as the random numbers need it."""
-    if not 0 <= seed < 2**32:
-        raise PotluckError(f"must be a whole number from 0 to {2**32 - 1}, got {seed}", field="seed")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise PotluckError(f"must be a whole number from 0 to {2**32 - 1}, got {str(seed)[:20]}", field="seed")
     return int(seed)
 
 

@@ -43,7 +43,9 @@ class Silos(Described):
     """Who takes part. Each term is a constant, a list with one number per silo, or { mean, deviation }."""
 
     count: Annotated[int, Field(strict=True, ge=2, le=256, description="number of silos N")] = 4
-    profit: Annotated[OnePerSilo[Positive], Field(description="p, money per unit of precision")]
+    profit: Annotated[
+        OnePerSilo[Positive], Field(description="p, money per unit of precision, the paper's word for accuracy")
+    ]
     energy: Annotated[OnePerSilo[NonNegative], Field(description="v, energy per sample")]
     communication: Annotated[OnePerSilo[NonNegative], Field(description="C, money per slot")]
     samples: Annotated[OnePerSilo[AtLeastOne], Field(description="|D|, local samples")]
@@ -66,7 +68,9 @@ class Silos(Described):
 class CurvePrecision(Described):
     """Precision from a concave saturating law of the samples trained on so far (no federation is run)."""
 
-    source: Annotated[Literal["curve"], Field(description="where precision comes from")] = "curve"
+    source: Annotated[
+        Literal["curve"], Field(description="where precision P, accuracy on held-out data, comes from")
+    ] = "curve"
     initial: Annotated[Share, Field(description="precision of the untrained model")] = 0.1
     ceiling: Annotated[Share, Field(description="precision approached with endless data")] = 0.8641
     scale: Annotated[Positive, Field(description="samples after which returns begin to diminish")] = 224.8

@@ -10,13 +10,15 @@ from potluck.scenario.fields import Described, NonNegative, Positive, member_of
 PartitionName: TypeAlias = Literal["iid", "dirichlet", "quantity", "natural"]
 DynamicsName: TypeAlias = Literal["static", "redraw", "stream"]
 PartialBatches: TypeAlias = Literal["proportional", "full"]
-Count = Annotated[int, Field(strict=True, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
 class FederationConfig(Described):
     """Precision from a federation that really trains, measured on held-out data."""
 
-    source: Annotated[Literal["fedavg"], Field(description="where precision comes from")] = "fedavg"
+    source: Annotated[
+        Literal["fedavg"], Field(description="where precision P, accuracy on held-out data, comes from")
+    ] = "fedavg"
     task: Annotated[str, Field(description="what is learnt; `potluck list task` names what there is")] = "digits"
     model: Annotated[str, member_of("model"), Field(description="what is trained; `potluck list model`")] = "mlp"
     hidden: Annotated[Count | None, Field(description="hidden units of mlp; the task's own if left out")] = None

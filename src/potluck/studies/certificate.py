@@ -37,10 +37,12 @@ class SiloCertificate:
     payoff: Interval
     """Long-term. Not taking part earns nothing, so it is rational where this is 0 or more."""
     contribution: Interval
+    transfer: Interval
+    """What it is paid by the others, or pays them where it is below 0; part of its payoff."""
     gain: Interval
     """Of the best deviation found over what it has learnt; chosen on some games, measured on others."""
     found_by: str
-    """What kind of deviation was best, most often."""
+    """What kind of deviation was best: the one behind most of the gain over seeds."""
     stake: float
     """Spread of its payoff over constant contributions, the others frozen."""
     payoff_wpr: Interval | None = None
@@ -150,6 +152,7 @@ def certify(
                 silo=n,
                 payoff=interval(payoffs[:, n]),
                 contribution=interval(own.contributions.mean((1, 2))[:, n]),
+                transfer=interval(own.transfers.mean((1, 2))[:, n]),
                 gain=interval(gains[:, n]),
                 found_by=found_by[n],
                 stake=float(stakes[n]),
@@ -176,8 +179,9 @@ def _gains(
     half = values.shape[2] // 2
     choice = values[:, :, :half].mean(2).argmax(0)
     measured = values[:, :, half:].mean(2)
-    gains = np.take_along_axis(measured, choice[None], axis=0)[0] - measured[0]
-    return np.maximum(gains, 0.0), [kinds[int(np.bincount(silo).argmax())] for silo in choice.T]
+    gains = np.maximum(np.take_along_axis(measured, choice[None], axis=0)[0] - measured[0], 0.0)
+    found = [np.bincount(silo, gained, len(kinds)) for silo, gained in zip(choice.T, gains.T, strict=True)]
+    return gains, [kinds[int(total.argmax())] for total in found]
 
 
 def gain_share(

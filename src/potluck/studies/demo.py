@@ -22,8 +22,8 @@ from potluck.training.config import RUN, RunConfig, read_config
 from potluck.training.files import write_text
 from potluck.training.run import METRICS, Progress, Trained, claim, train_in, trained
 
-SLOTS = 23_040
-"""Slots of each seed: what two trainings of three seeds play in about two minutes on two cores."""
+SLOTS = 17_280
+"""Slots of each seed: what two trainings of three seeds play in one to two minutes on two cores."""
 SEEDS = 3
 GAMES = 16
 """Games that a seed learns in at once, and in which the outcome is measured."""
@@ -41,6 +41,8 @@ class Outcome:
     welfare: Interval
     gain_share: Interval | None
     payoffs: list[Interval]
+    transfers: list[Interval]
+    """Part of the payoffs; for the planner those of the mechanism at its plan."""
     contribution: Interval
     contributions: list[float]
     nash_conv_constants: float | None
@@ -159,6 +161,7 @@ def judge(out: Path, watch: Watcher = lambda *_: None) -> Demo:
             welfare=interval(welfare[agent]),
             gain_share=gain_share(welfare[agent], welfare["wpr"], welfare["planner"]),
             payoffs=[interval(silo) for silo in payoffs.T],
+            transfers=[interval(silo) for silo in play.transfers.mean((1, 2)).T],
             contribution=interval(brought.mean(1)),
             contributions=[float(silo) for silo in brought.mean(0)],
             nash_conv_constants=None if judged is None else judged.nash_conv,

@@ -41,6 +41,7 @@ class Played:
     welfare: Float[np.ndarray, "seeds games slots"]
     contributions: Float[np.ndarray, "seeds games slots silos"]
     slot_payoffs: Float[np.ndarray, "seeds games slots silos"]
+    transfers: Float[np.ndarray, "seeds games slots silos"]
 
 
 def evaluated(run: Trained, games: int) -> Played:
@@ -58,7 +59,12 @@ def evaluate(
 ) -> Played:
     """Play `games` games of every lane without exploration; the same luck whoever is forced to whatever."""
     payoffs, report = _evaluate(lanes, agents, discount, games, forced, mesh_over(games))
-    return Played(*(np.asarray(part) for part in (payoffs, report.welfare, report.contributions, report.payoffs)))
+    return Played(
+        *(
+            np.asarray(part)
+            for part in (payoffs, report.welfare, report.contributions, report.payoffs, report.transfers)
+        )
+    )
 
 
 @eqx.filter_jit
@@ -181,7 +187,12 @@ def planned_for_all(run: Trained, games: int, watch: Watcher) -> Played:
     planner, plan = plan_for_all(run, watch)
     payoffs, report = _followed(planner, plan, games, mesh_over(games))
     long = jax.vmap(lambda game: long_term(game, run.config.scenario.discount))(payoffs)
-    return Played(*(np.asarray(part)[None] for part in (long, report.welfare, report.contributions, report.payoffs)))
+    return Played(
+        *(
+            np.asarray(part)[None]
+            for part in (long, report.welfare, report.contributions, report.payoffs, report.transfers)
+        )
+    )
 
 
 @eqx.filter_jit

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from potluck.errors import PotluckError
 from potluck.studies.curve import Measured
 from potluck.studies.intervals import Interval, bars_of
+from potluck.studies.looks import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,14 +33,16 @@ def check_picture(path: Path | None) -> None:
         raise PotluckError(f": {path} cannot be written ({fault.strerror})", field="plot") from fault
 
 
-def draw_run(initial: float, precision: Sequence[float], title: str, path: Path) -> None:
-    """Precision slot by slot."""
+def draw_run(precision: Sequence[Interval], title: str, path: Path) -> None:
+    """Precision before the first slot and after each, with its interval over games."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(range(len(precision) + 1), [initial, *precision], marker=".")
-    axes.set(xlabel="slot", ylabel="precision P", title=title, ylim=(0, 1))
+    mean, reach = bars_of(precision)
+    axes.plot(mean, marker=".", color=PALETTE[0])
+    axes.fill_between(range(len(mean)), mean - reach[0], mean + reach[1], alpha=0.25, linewidth=0, color=PALETTE[0])
+    axes.set(xlabel="slot", ylabel="precision P, share of held-out samples", title=title, ylim=(0, 1))
     axes.grid(alpha=0.3)
     _save(figure, path)
 
@@ -56,11 +59,11 @@ def draw_curve(measured: Measured, title: str, path: Path) -> None:
         (panels[1], measured.own, f"one silo's own contribution, the others at {measured.others:g}"),
     ):
         place = [point.contribution for point in points]
-        _band(axes, place, [point.final for point in points], "after the last slot")
-        _band(axes, place, [point.sustained for point in points], "mean over the game")
+        _band(axes, place, [point.final for point in points], "after the last slot", PALETTE[0])
+        _band(axes, place, [point.sustained for point in points], "mean over the game", PALETTE[1])
         axes.set(xlabel=label)
         axes.grid(alpha=0.3)
-    panels[0].set(ylabel="precision P")
+    panels[0].set(ylabel="precision P, share of held-out samples")
     panels[0].legend(loc="lower right")
     figure.suptitle(f"{title} ({seeds} seeds, 95% bootstrap intervals)")
     _save(figure, path)
@@ -73,6 +76,6 @@ def _save(figure: "Figure", path: Path) -> None:
         raise PotluckError(f": {path} cannot be written ({fault.strerror})", field="plot") from fault
 
 
-def _band(axes: "Axes", place: list[float], intervals: list[Interval], label: str) -> None:
+def _band(axes: "Axes", place: list[float], intervals: list[Interval], label: str, colour: str) -> None:
     means, errors = bars_of(intervals)
-    axes.errorbar(place, means, yerr=errors, marker=".", capsize=3, label=label)
+    axes.errorbar(place, means, yerr=errors, marker=".", capsize=3, label=label, color=colour)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from potluck.studies.intervals import interval
+from potluck.studies.looks import line_look
 from potluck.studies.plain import plain_values
 from potluck.training.metrics import LATE
 from potluck.training.sweep import SweepConfig
@@ -42,12 +43,13 @@ def draw_sweep(found: list[dict[str, Any]], config: SweepConfig, path: Path) -> 
         lines.setdefault(tuple(cell["values"][name] for name in others), []).append(cell)
     units = {"welfare": "money per slot", "contribution": "share of data"}
     for axes, (quantity, unit) in zip(panels, units.items(), strict=True):
-        for values, cells in lines.items():
+        for place, (values, cells) in enumerate(lines.items()):
             at = [cell["values"][first] for cell in cells]
             label = ", ".join(f"{name} {value:g}" for name, value in zip(others, values, strict=True))
-            (line,) = axes.plot(at, [cell[quantity]["mean"] for cell in cells], marker="o", label=label or None)
+            look = line_look(place)
+            axes.plot(at, [cell[quantity]["mean"] for cell in cells], marker="o", label=label or None, **look)
             low, high = ([cell[quantity][end] for cell in cells] for end in ("low", "high"))
-            axes.fill_between(at, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+            axes.fill_between(at, low, high, color=look["color"], alpha=0.2, linewidth=0)
         axes.set(xlabel=first, ylabel=f"{quantity} ({unit})")
         axes.grid(alpha=0.3)
     if others:

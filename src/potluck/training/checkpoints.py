@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 from pathlib import Path
+from typing import Any
 
 from potluck.errors import PotluckError, file_faults
 from potluck.training.files import read_arrays, write_arrays
@@ -11,7 +12,7 @@ from potluck.training.loop import Runs
 
 KEPT = 3
 SUFFIX = ".ckpt"
-MARK = b"potluck checkpoint 2\n"
+MARK = b"potluck checkpoint 3\n"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +24,10 @@ class Checkpoint:
     """Calls of the compiled program done."""
     metrics: int
     """Bytes of the metrics file that belong to them."""
-    lanes: tuple[str, ...]
-    """Which cell and seed each lane is."""
+    digest: str
+    """SHA-256 of those bytes."""
+    plan: str
+    """Of what: a digest of the scenario, the agent, its options, and how much of which."""
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
@@ -32,25 +35,31 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     place = folder / f"{checkpoint.chunk:08d}{SUFFIX}"
     with file_faults(place, "the one before is kept, make room and resume", failed="checkpoint not written"):
         folder.mkdir(parents=True, exist_ok=True)
-        about = {"chunk": checkpoint.chunk, "metrics": checkpoint.metrics, "lanes": checkpoint.lanes}
+        about = {name: getattr(checkpoint, name) for name in ("chunk", "metrics", "digest", "plan")}
         write_arrays(place, MARK, about, checkpoint.runs)
     for old in _all(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
 
 
-def latest(folder: Path, like: Runs, lanes: tuple[str, ...], metrics: float = math.inf) -> Checkpoint | None:
-    """The newest checkpoint that is complete, shaped as `like`, none of whose metrics are lost; None without one.
+def latest(folder: Path, like: Runs, plan: str, metrics: float = math.inf) -> Checkpoint | None:
+    """The newest checkpoint that is complete, none of whose metrics are lost; None without one.
 
-    `metrics` is how many bytes of them there are; whoever does not resume needs none.
+    One of another plan is refused, not passed over. `metrics` is how many bytes of them there are; whoever does not
+    resume needs none.
     """
+
+    def of_this_plan(about: dict[str, Any]) -> Runs:
+        if about["plan"] != plan:
+            raise PotluckError(
+                f"{place}: was learnt under another plan; put back run.json or sweep.json, and scenario.toml, "
+                "or begin in another folder"
+            )
+        return like
+
     for place in reversed(_all(folder)):
         try:
-            about, runs = read_arrays(place, MARK, lambda _: like)
-            found = Checkpoint(runs, int(about["chunk"]), int(about["metrics"]), tuple(about["lanes"]))
-            if found.lanes != lanes:
-                raise PotluckError(
-                    f"{place}: learnt by other cells or seeds than are asked for; begin in another folder"
-                )
+            about, runs = read_arrays(place, MARK, of_this_plan)
+            found = Checkpoint(runs, **{name: about[name] for name in ("chunk", "metrics", "digest", "plan")})
             if found.metrics <= metrics:
                 return found
             fault: Exception = ValueError(f"{found.metrics - metrics:.0f} bytes of its metrics are lost")
@@ -58,6 +67,11 @@ def latest(folder: Path, like: Runs, lanes: tuple[str, ...], metrics: float = ma
             fault = damage
         warnings.warn(f"{place}: damaged ({fault}); falling back to the checkpoint before it", stacklevel=2)
     return None
+
+
+def any_in(folder: Path) -> bool:
+    """Whether a run has left checkpoints here."""
+    return bool(_all(folder))
 
 
 def set_aside(folder: Path, after: int) -> None:

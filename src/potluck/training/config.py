@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import platform
+import warnings
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, UInt32
@@ -23,6 +25,8 @@ from potluck.training.loop import Setup
 RUN = "run.json"
 SCENARIO = "scenario.toml"
 
+MOST_SLOTS = 2**31 - 1
+"""What a seed can count."""
 CHUNK = 8
 """Windows between two looks at the results, at most."""
 
@@ -41,15 +45,21 @@ class RunConfig:
     """D, slots in a window; 0 is a whole game, 5 slots of games below 8, 32 of games above 64."""
 
     def __post_init__(self) -> None:
-        for name in ("slots", "seeds", "games"):
-            if getattr(self, name) < 1:
-                raise PotluckError(f"must be 1 or more, got {getattr(self, name)}", field=name)
+        for name in ("slots", "seeds", "games", "window"):
+            number = getattr(self, name)
+            if number < (name != "window"):
+                left = ", or 0 for the agent's own" if name == "window" else ""
+                raise PotluckError(f"must be 1 or more{left}, got {number}", field=name)
+        # To choose what the agent does anyway is to leave it to the agent.
+        own = find_agent(self.agent, self.options)[0].options
+        chosen = {name: value for name, value in self.options.chosen.items() if own[name] != value}
+        object.__setattr__(self, "options", Options(**chosen))
+        if self.slots > MOST_SLOTS:
+            raise PotluckError(f"must be {MOST_SLOTS} or less, got {self.slots}", field="slots")
         if self.scenario.seed + self.seeds > 2**32:
             raise PotluckError(
                 f"must stay below 2**32, got {self.seeds} of them from {self.scenario.seed} on", field="seeds"
             )
-        if self.window < 0:
-            raise PotluckError(f"must be 1 or more, or 0 for the agent's own, got {self.window}", field="window")
 
     @property
     def joint(self) -> bool:
@@ -86,9 +96,9 @@ def setup_one(config: RunConfig) -> Setup:
     return Setup(environment, spec.build(brief))
 
 
-def setup(config: RunConfig) -> Lanes[Setup]:
+def setup(config: RunConfig, one: Setup | None = None) -> Lanes[Setup]:
     """A lane per seed. The scenario's seed makes the federation; all seeds of a run play it, with luck of their own."""
-    return stack([setup_one(config)] * config.seeds)
+    return stack([one or setup_one(config)] * config.seeds)
 
 
 def seeds_of(config: RunConfig) -> UInt32[Array, " seeds"]:
@@ -96,14 +106,40 @@ def seeds_of(config: RunConfig) -> UInt32[Array, " seeds"]:
     return jnp.asarray(config.scenario.seed + np.arange(config.seeds), jnp.uint32)
 
 
+def values_of(config: RunConfig) -> dict[str, Any]:
+    """A config as JSON holds it; what was left to the agent is written as the agent has it."""
+    own = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return own | {
+        "scenario": config.scenario.model_dump(mode="json"),
+        "options": {**find_agent(config.agent, config.options)[0].options, **config.options.chosen},
+    }
+
+
 def write_config(config: RunConfig, folder: Path, file: str = RUN, **more: Any) -> None:
-    """Write the scenario as a scenario file, then the rest and the versions of what computes: now the run has begun."""
-    (folder / SCENARIO).write_text(render(config.scenario), encoding="utf-8")
-    fields = [field.name for field in dataclasses.fields(config) if field.name != "scenario"]
-    rest = {name: getattr(config, name) for name in fields} | {"options": dataclasses.asdict(config.options)}
+    """Write the scenario as a scenario file, then the rest and what computes: now the run has begun."""
+    write_text(folder / SCENARIO, render(config.scenario))
+    rest = {name: value for name, value in values_of(config).items() if name != "scenario"}
+    write_text(folder / file, json.dumps({**rest, **more, "computed_with": computed_with()}, indent=2) + "\n")
+
+
+def computed_with() -> dict[str, str]:
+    """What a run's last digits hang on: the versions of what computes, and the devices that share its games."""
     versions = {name: metadata.version(name) for name in ("potluck-fl", "jax", "jaxlib", "equinox", "optax", "numpy")}
-    written = {**rest, **more, "versions": {"python": platform.python_version(), **versions}}
-    write_text(folder / file, json.dumps(written, indent=2) + "\n")
+    devices = jax.devices()
+    return {"python": platform.python_version(), **versions, "devices": f"{len(devices)} {devices[0].device_kind}"}
+
+
+def warn_of_other_machine(folder: Path, file: str = RUN) -> None:
+    """Say so where a run goes on with other devices or versions: it will not end as it would have."""
+    then = json.loads((folder / file).read_text(encoding="utf-8")).get("computed_with", {})
+    changed = [
+        f"{name} {then[name]}, now {value}" for name, value in computed_with().items() if then.get(name, value) != value
+    ]
+    if changed:
+        warnings.warn(
+            f"{folder}: was begun with {'; '.join(changed)}: it goes on, and ends with other digits than it would have",
+            stacklevel=2,
+        )
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -118,9 +154,14 @@ def read_values(folder: Path, file: str) -> dict[str, Any]:
     """What `write_config` wrote, as `RunConfig` takes it."""
     try:
         written = json.loads((folder / file).read_text(encoding="utf-8"))
-        rest = {key: value for key, value in written.items() if key != "versions"}
+        rest = {key: value for key, value in written.items() if key != "computed_with"}
+        for name in ("slots", "seeds", "games", "window"):
+            if type(rest[name]) is not int:
+                raise ValueError(f"{name} must be a whole number, got {rest[name]!r}")
+        if not isinstance(rest["agent"], str):
+            raise ValueError(f"agent must be a name, got {rest['agent']!r}")
         return {**rest, "scenario": load(folder / SCENARIO), "options": Options(**rest["options"])}
     except FileNotFoundError:
         raise PotluckError(f"{folder}: no run here; begin one with `potluck train --out {folder}`") from None
-    except (ValueError, TypeError, KeyError, AttributeError, OSError) as fault:
+    except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as fault:
         raise PotluckError(f"{folder / file}: cannot be read as a run ({fault})") from None

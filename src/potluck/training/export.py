@@ -4,11 +4,13 @@ It holds what decides, and nothing else: the actor and how it scales what the si
 deviation of each number in z_n. No critic, no payoffs, no terms.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -19,7 +21,7 @@ from potluck.training.files import read_arrays, write_arrays
 if TYPE_CHECKING:  # a deployment that loads a policy needs no federation
     from potluck.training.run import Trained
 
-MARK = b"potluck policy 2\n"
+MARK = b"potluck policy 3\n"
 
 
 class LoadedPolicy:
@@ -28,8 +30,12 @@ class LoadedPolicy:
     Between two slots `memory` is all that it keeps: who stores it can go on in another process.
     """
 
-    def __init__(self, actor: Actor, observation_size: int, about: dict[str, Any]) -> None:
-        self.observation_size = observation_size
+    def __init__(
+        self, actor: Actor, about: dict[str, Any], low: Sequence[float | None], high: Sequence[float | None]
+    ) -> None:
+        self.observation_size = len(low)
+        self._low = np.array([-np.inf if bound is None else bound for bound in low])
+        self._high = np.array([np.inf if bound is None else bound for bound in high])
         self.about = about
         """Which agent and silo it comes from, and what it must be shown: N, H and the scenario's `observation`."""
         self.actor = actor
@@ -49,6 +55,14 @@ class LoadedPolicy:
             )
         if not np.isfinite(seen).all():
             raise PotluckError(f"must be finite, got {seen[~np.isfinite(seen)][0]}", field="observation")
+        outside = np.flatnonzero((seen < self._low) | (seen > self._high))
+        if len(outside):
+            at = int(outside[0])
+            bounds = f"[{self._low[at]:g}, {self._high[at]:g}]"
+            raise PotluckError(
+                f": number {at} must be in {bounds}, got {seen[at]:g}; observe_one writes shares, not percent",
+                field="observation",
+            )
         self.memory, shares = self._step(self.actor, self.memory, seen)
         return float(shares[0])
 
@@ -60,6 +74,8 @@ def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> No
         raise PotluckError(f"must be 0 to {scenario.silos.count - 1}, got {silo}", field="silo")
     if run.config.joint:
         raise PotluckError(f": {run.config.agent} decides for all silos; no single one can use it", field="silo")
+    if not Path(place).name or Path(place).is_dir():
+        raise PotluckError(f": {str(place)!r} is a folder; name a file", field="out")
     setup, agents = run.of_seed(seed)
     actor = setup.learner.export(jax.tree.map(lambda leaf: leaf[silo], agents))
     about = {
@@ -69,14 +85,27 @@ def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> No
         "history": scenario.history,
         "observation": scenario.observation,
     }
-    header = {
-        "actor": actor.kind,
-        "settings": actor.settings,
-        "observation_size": setup.environment.observation_size,
-        "about": about,
-    }
+    low, high = _bounds(tuple(scenario.observation), scenario.history, scenario.silos.count, silo)
+    header = {"actor": actor.kind, "settings": actor.settings, "low": low, "high": high, "about": about}
     with file_faults(place, "name another place"):
         write_arrays(Path(place), MARK, header, actor)
+
+
+def _bounds(
+    names: tuple[str, ...], history: int, silos: int, silo: int
+) -> tuple[list[float | None], list[float | None]]:
+    """The least and the most of every number in z_n; None where only the silo, or the mechanism, could know."""
+    from potluck.game import Own, Record
+    from potluck.game.observation import View, bounds_of
+
+    def extreme(share: float, unknown: float) -> View:
+        shares = jnp.full((history, silos), share)
+        record = Record(shares, jnp.full(history, unknown), shares[:, 0])
+        return View(record, Own(jnp.full(history, unknown), jnp.asarray(unknown)), silo, int(share), 1)
+
+    low, high = bounds_of(extreme(0.0, -jnp.inf), extreme(1.0, jnp.inf), names)
+    plain = [[float(bound) if np.isfinite(bound) else None for bound in side] for side in (low, high)]
+    return plain[0], plain[1]
 
 
 def load_policy(path: str | Path) -> LoadedPolicy:
@@ -87,13 +116,14 @@ def load_policy(path: str | Path) -> LoadedPolicy:
 
     try:
         header, actor = read_arrays(Path(path), MARK, empty)
-        policy = LoadedPolicy(actor, int(header["observation_size"]), header["about"])
+        policy = LoadedPolicy(actor, header["about"], header["low"], header["high"])
     except FileNotFoundError:
         raise PotluckError(f"{path}: no such file; write one with `potluck export`") from None
     except OSError as fault:
         raise PotluckError(f"{path}: {reason(fault)}") from None
-    except (ValueError, KeyError, TypeError) as fault:
-        raise PotluckError(f"{path}: not a policy that can be used ({fault}); export it again") from None
+    except Exception as fault:  # whatever was in those bytes
+        said = " ".join(str(fault).split())[:200]
+        raise PotluckError(f"{path}: not a policy that can be used ({said}); export it again") from None
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(actor, eqx.is_inexact_array))):
         raise PotluckError(f"{path}: not a policy that can be used (its numbers are wrong); export it again")
     return policy

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import io
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from numpy.lib.format import read_array_header_1_0, read_magic
 
 HASH = 32
 Tree = TypeVar("Tree")
@@ -41,14 +45,22 @@ def read_arrays(place: Path, mark: bytes, like: Callable[[dict[str, Any]], Tree]
     about = json.loads(line)
     wanted, rest = eqx.partition(like(about), lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
     stream = io.BytesIO(arrays)
-    try:
-        numbers = eqx.tree_deserialise_leaves(stream, jax.eval_shape(lambda tree: jax.tree.map(plain, tree), wanted))
-    except (RuntimeError, EOFError) as fault:
-        raise ValueError(f"its arrays have other shapes: {fault}") from None
+    shapes = jax.eval_shape(lambda tree: jax.tree.map(plain, tree), wanted)
+    numbers = jax.tree.map(lambda leaf: _read_array(stream, leaf), shapes)
     if stream.read(1):
         raise ValueError("it holds more arrays than belong there")
     found: Tree = eqx.combine(jax.tree.map(_keyed, numbers, wanted), rest)
     return about, found
+
+
+def _read_array(stream: io.BytesIO, wanted: jax.ShapeDtypeStruct) -> Array:
+    """One array, of the shape that is expected and no other: a file cannot ask for memory, nor unpack to more."""
+    read_magic(stream)
+    shape, _, dtype = read_array_header_1_0(stream)
+    if (shape, dtype) != (wanted.shape, wanted.dtype):
+        raise ValueError(f"its arrays have other shapes: {dtype}{list(shape)} for {wanted.dtype}{list(wanted.shape)}")
+    content = stream.read(math.prod(shape) * dtype.itemsize)
+    return jnp.asarray(np.frombuffer(content, dtype).reshape(shape))
 
 
 def write_text(place: Path, text: str) -> None:

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from potluck.agents import Act, Environment, Learner, Window
+from potluck.agents import Act, Environment, Learner, Seated, Window
 from potluck.devices import GAMES, device_index, everywhere, gathered, mesh_over
 from potluck.training.lanes import Lanes, each_lane
 
@@ -79,6 +79,8 @@ def first(setup: Lanes[Setup], seeds: UInt32[Array, " lanes"], games: int) -> Ru
         environment, learner = setup.environment, setup.learner
         learning, playing = jax.random.split(jax.random.fold_in(jax.random.key(seed), BEFORE))
         agents = jax.vmap(learner.init)(jax.random.split(learning, environment.players))
+        if isinstance(learner, Seated):
+            agents = jax.vmap(learner.seated)(agents, jnp.arange(environment.players))
         states = jax.vmap(environment.reset)(jax.random.split(playing, games))
         memory = jax.vmap(learner.initial_memory, axis_size=environment.players)(agents)
         memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (games, *leaf.shape)), memory)

@@ -1,6 +1,8 @@
 """A run from its first slot, or from where it stopped, to its last."""
 
 import contextlib
+import hashlib
+import json
 import os
 import time
 from collections.abc import Generator, Mapping
@@ -14,17 +16,29 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt32
 
-from potluck.devices import mesh_over
+from potluck.devices import bytes_of, check_memory, mesh_over
 from potluck.errors import PotluckError, file_faults
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
-from potluck.training.config import RUN, SCENARIO, RunConfig, read_config, seeds_of, setup, write_config
-from potluck.training.lanes import Lanes
+from potluck.training.config import (
+    RUN,
+    SCENARIO,
+    RunConfig,
+    read_config,
+    seeds_of,
+    setup,
+    setup_one,
+    values_of,
+    warn_of_other_machine,
+    write_config,
+)
+from potluck.training.lanes import Lanes, stack
 from potluck.training.loop import Runs, Setup, TrainConfig, begin, first, place, train
 from potluck.training.metrics import columns, rows
 
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
+LOCK = "lock"
 INTERVAL = 20.0
 """Seconds between checkpoints."""
 KEPT = "the last checkpoint is kept, make room and resume"
@@ -42,6 +56,8 @@ class Progress:
     signal: float
     contribution: float
     diagnostics: Mapping[str, float]
+    by_lane: Mapping[str, Mapping[str, float]]
+    """The same but for diagnostics, lane by lane."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +77,34 @@ class Job:
     @classmethod
     def of_run(cls, config: RunConfig, folder: Path) -> "Job":
         """A lane per seed."""
+        one = setup_one(config)
+        check_room(config, one)
         seeds = seeds_of(config)
-        return cls(folder, config, setup(config), seeds, ("seed",), tuple(map(str, np.asarray(seeds))))
+        return cls(folder, config, setup(config, one), seeds, ("seed",), tuple(map(str, np.asarray(seeds))))
+
+    @property
+    def plan(self) -> str:
+        """A digest of all that decides what is learnt: a checkpoint of another plan is not this job's."""
+        return hashlib.sha256(json.dumps([values_of(self.config), self.names, self.labels]).encode()).hexdigest()
 
     def newest(self, metrics: float = np.inf) -> Checkpoint | None:
         """The newest checkpoint, none of whose metrics are lost."""
         like = eqx.filter_eval_shape(first, self.lanes, self.seeds, self.config.games)
-        return checkpoints.latest(self.folder / CHECKPOINTS, like, self.labels, metrics)
+        return checkpoints.latest(self.folder / CHECKPOINTS, like, self.plan, metrics)
+
+
+def check_room(config: RunConfig, one: Setup, games: int | None = None) -> None:
+    """Refuse what the memory cannot hold, by the number that is furthest above its default.
+
+    All that is learnt is there three times while it is updated; a window keeps, for every slot, what all silos of all
+    games saw, and four times what they remembered. With `games`, so many are played at once for all seeds.
+    """
+    lane = eqx.filter_eval_shape(first, stack([one]), jnp.zeros(1, jnp.uint32), 1)
+    seen = 16.0 * one.environment.players * one.environment.observation_size
+    each = 3 * bytes_of((lane.states, lane.memory)) + config.depth * (seen + 4 * bytes_of(lane.memory))
+    usual = {"seeds": config.seeds / 5, "games": (games or config.games) / 16, "window": config.depth / 32}
+    needed = config.seeds * (3 * bytes_of(lane.agents) + (games or config.games) * each)
+    check_memory(needed, max(usual, key=lambda name: usual[name]))
 
 
 @dataclass(frozen=True)
@@ -94,21 +131,32 @@ def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Gen
     """Begin a run in a folder of its own; closing what is returned keeps what is learnt so far."""
     if (folder / RUN).exists():
         raise PotluckError(f"{folder}: holds a run; go on with `potluck resume {folder}` or name another folder")
+    if checkpoints.any_in(folder / CHECKPOINTS):
+        raise PotluckError(f"{folder / CHECKPOINTS}: holds what another run has learnt; name another folder")
     for file in (folder / METRICS, folder / SCENARIO):
-        if file.exists():
+        if file.exists() and not _cut_short(folder):
             raise PotluckError(f"{file}: would be overwritten; name another folder")
     job = Job.of_run(config, folder)
     with file_faults(folder, "name a folder to write to"):
         folder.mkdir(parents=True, exist_ok=True)
-        claimed = claim(folder)
-        write_config(config, folder)
-        (folder / METRICS).touch()
+        with contextlib.ExitStack() as until_begun:
+            claimed = until_begun.enter_context(claim(folder))
+            write_config(config, folder)
+            until_begun.pop_all()
     return advance(job, None, interval, claimed)
+
+
+def _cut_short(folder: Path) -> bool:
+    """Whether a beginning was interrupted here: the lock was taken, and no run was written down or has begun."""
+    metrics = folder / METRICS
+    return (folder / LOCK).exists() and not (metrics.exists() and metrics.stat().st_size)
 
 
 def resume(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     """Go on from the newest complete checkpoint, or from the beginning; what was written since is cut off."""
-    return restart(Job.of_run(read_config(folder), folder), interval)
+    job = Job.of_run(read_config(folder), folder)
+    warn_of_other_machine(folder)
+    return restart(job, interval)
 
 
 def train_in(folder: Path, config: RunConfig, remedy: str = "name another folder") -> Generator[Progress]:
@@ -126,6 +174,8 @@ def restart(job: Job, interval: float = INTERVAL) -> Generator[Progress]:
     with contextlib.ExitStack() as until_begun, file_faults(job.folder, "a run must be writable"):
         claimed = until_begun.enter_context(claim(job.folder))
         checkpoint = job.newest(metrics.stat().st_size if metrics.exists() else 0)
+        if checkpoint is not None and _hashed(metrics, checkpoint.metrics).hexdigest() != checkpoint.digest:
+            raise PotluckError(f"{metrics}: was changed after it was written; put back what it was")
         checkpoints.set_aside(job.folder / CHECKPOINTS, checkpoint.chunk if checkpoint else 0)
         if checkpoint is None:
             metrics.write_bytes(b"")
@@ -147,9 +197,18 @@ def trained(folder: Path) -> Trained:
     return Trained(config, job.lanes, runs, learnt, checkpoint.chunk >= config.chunks)
 
 
+def _hashed(file: Path, size: int) -> Any:
+    """SHA-256 of a file's first bytes, ready for more."""
+    found = hashlib.sha256()
+    if size:
+        with file.open("rb") as content:
+            found.update(content.read(size))
+    return found
+
+
 def claim(folder: Path) -> IO[bytes]:
     """Make the run this process's until the file is closed, or the process ends in any way."""
-    file = (folder / "lock").open("wb")
+    file = (folder / LOCK).open("wb")
     try:
         import fcntl
 
@@ -172,6 +231,12 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
             runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
     training = TrainConfig(job.lanes, job.seeds, mesh, config.games, config.depth, config.chunk)
     per_chunk, when, saved = config.depth * config.chunk, time.monotonic(), done
+    written = _hashed(job.folder / METRICS, checkpoint.metrics if checkpoint else 0)
+
+    def keep() -> None:
+        reached = Checkpoint(runs, done, size, written.hexdigest(), job.plan)
+        checkpoints.save(job.folder / CHECKPOINTS, reached)
+
     with claimed:
         while done < config.chunks:
             with _memory_named():
@@ -185,15 +250,15 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
                     )
             numbers = columns(outcome)
             lines = rows(numbers, job.labels, done * per_chunk * config.games, config.depth * config.games)
-            size, done = _append(job, numbers, lines), done + 1
+            size, done = _append(job, numbers, lines, written), done + 1
             if done == config.chunks or time.monotonic() - when >= interval:
-                checkpoints.save(job.folder / CHECKPOINTS, Checkpoint(runs, done, size, job.labels))
+                keep()
                 when, saved = time.monotonic(), done
             try:
-                yield _progress(config, done, numbers, list(outcome.diagnostics))
+                yield _progress(job, done, numbers, list(outcome.diagnostics))
             except GeneratorExit:
                 if saved < done:
-                    checkpoints.save(job.folder / CHECKPOINTS, Checkpoint(runs, done, size, job.labels))
+                    keep()
                 raise
 
 
@@ -209,13 +274,13 @@ def _memory_named() -> Generator[None]:
         ) from None
 
 
-def _append(job: Job, numbers: Mapping[str, Any], lines: str) -> int:
+def _append(job: Job, numbers: Mapping[str, Any], lines: str, written: Any) -> int:
     """On the disk before any checkpoint that counts on them; how long the file is then."""
     place = job.folder / METRICS
     with file_faults(place, KEPT, failed="not written"), place.open("ab") as file:
-        if file.tell() == 0:
-            file.write((",".join([*job.names, "slot", *numbers]) + "\n").encode())
-        file.write(lines.encode())
+        heads = ",".join([*job.names, "slot", *numbers]) + "\n" if file.tell() == 0 else ""
+        file.write((heads + lines).encode())
+        written.update((heads + lines).encode())
         file.flush()
         os.fsync(file.fileno())
         return file.tell()
@@ -239,17 +304,18 @@ def check_finite(job: Job, windows: int, finite: Bool[np.ndarray, "times lanes p
 
 
 def _progress(
-    config: RunConfig, done: int, numbers: Mapping[str, Float[np.ndarray, "windows lanes"]], diagnostics: list[str]
+    job: Job, done: int, numbers: Mapping[str, Float[np.ndarray, "windows lanes"]], diagnostics: list[str]
 ) -> Progress:
-    last = {name: float(column[-1].mean()) for name, column in numbers.items()}
-    shares = [value for name, value in last.items() if name.startswith("contribution_")]
+    config, last = job.config, {name: column[-1] for name, column in numbers.items()}
+    last["contribution"] = np.mean(
+        [column for name, column in last.items() if name.startswith("contribution_")], axis=0
+    )
+    main = ("welfare", "precision", "signal", "contribution")
     return Progress(
         chunk=done,
         chunks=config.chunks,
         slots=done * config.chunk * config.depth * config.games,
-        welfare=last["welfare"],
-        precision=last["precision"],
-        signal=last["signal"],
-        contribution=sum(shares) / len(shares),
-        diagnostics={name: last[name] for name in diagnostics},
+        **{name: float(last[name].mean()) for name in main},
+        diagnostics={name: float(last[name].mean()) for name in diagnostics},
+        by_lane={label: {name: float(last[name][at]) for name in main} for at, label in enumerate(job.labels)},
     )

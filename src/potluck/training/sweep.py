@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from potluck.errors import PotluckError, reason
 from potluck.scenario import Scenario
 from potluck.scenario.explain import first_fault
-from potluck.training.config import RunConfig, read_values, seeds_of, setup_one, write_config
+from potluck.training.config import RunConfig, read_values, seeds_of, setup_one, warn_of_other_machine, write_config
 from potluck.training.files import write_text
 from potluck.training.lanes import alike, stack
 from potluck.training.loop import Setup
@@ -125,6 +125,7 @@ def read_sweep(folder: Path) -> SweepConfig:
 def run_sweep(folder: Path, *, interval: float = INTERVAL) -> Generator[SweepProgress]:
     """Train every cell that is not done, program by program; closing this keeps what is learnt so far."""
     config = read_sweep(folder)
+    warn_of_other_machine(folder, SWEEP)
     programs = list(_programs(config.cells()))
     for number, (cells, setups) in enumerate(programs, 1):
         job = _job(config, cells, setups, folder / f"program-{number:02d}")

@@ -25,12 +25,15 @@ class Board:
         self._writer: Any = None
 
     def write(self, progress: "Progress") -> None:
-        """Means over lanes; what an interrupted run wrote after its last checkpoint is taken back."""
+        """Means over seeds, then every seed; what an interrupted run wrote after its last checkpoint is taken back."""
         if self._writer is None:
             self._writer = self._kind(self._folder, purge_step=progress.slots)
         names = ("welfare", "precision", "signal", "contribution")
         for name, value in ({name: getattr(progress, name) for name in names} | dict(progress.diagnostics)).items():
             self._writer.add_scalar(name, value, progress.slots)
+        for seed, values in progress.by_lane.items():
+            for name, value in values.items():
+                self._writer.add_scalar(f"{name}/seed_{seed}", value, progress.slots)
 
     def close(self) -> None:
         if self._writer is not None:

@@ -88,4 +88,5 @@ TASK = Task(
     ),
     sha256="324b1bc74fed0504b83e2520d5a05d96793ef4966b09e4d74341ca0d87a996bf",
     samples=2000,
+    model="cnn",
 )

@@ -1,0 +1,167 @@
+"""Every command with hostile values: exit code 0 or 2, at most one line of complaint, no traceback, bounded memory."""
+
+import itertools
+import os
+import resource
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+
+from potluck.cli import app
+from tests.cli.person import potluck
+
+HOSTILE = (
+    "", " ", "-1", "0", "1.5", "nan", "1e30", "999999999999", "-9223372036854775809", "a" * 300, "💥", ".", "/",
+    "/dev/null", "/proc/self/mem", "[", "null", "1,2,3", "∞", "\udcff", "%s", "..", "0x10", "a=b=c", "1:0:-1",
+)  # fmt: skip
+MORE_WORK = {"slots", "seeds", "games", "repeats", "seconds", "silos", "deviator_slots"}
+"""Where a large number is a wish that takes long to fulfil, and 0 or text is not."""
+SECONDS = 90
+MEMORY = 3_000_000
+"""kB, in all."""
+SMALL = {
+    "train": "--slots 96 --seeds 1 --games 2 --window 4 --agent fixed:0.5 --out {out}",
+    "sweep": "--vary mechanism.intensity=0,5 --slots 96 --seeds 1 --games 2 --window 4 --agent fixed:0.5 --out {out}",
+    "demo": "--slots 32 --seeds 1 --games 2 --out {out}",
+    "resume": "{run}",
+    "play": "{run}",
+    "export": "{run} --silo 0 --out {out}",
+    "certify": "{run} --games 2 --slots 0 --no-bounds",
+    "game": "--preset paper",
+    "scenario init": "{out}",
+    "scenario show": "--preset paper",
+    "scenario validate": "{scenario}",
+    "federation run": "--slots 1 --games 1 --contributions 1,1",
+    "federation curve": "--slots 1 --seeds 1",
+    "data fetch": "digits",
+    "data path": "digits",
+    "list": "agent",
+    "ledger show": "{ledger}",
+    "ledger balances": "{ledger}",
+    "ledger verify": "{ledger}",
+    "ledger settle": "{ledger}",
+    "ledger export": "{ledger} --out {out}",
+    "ledger keygen": "{out}",
+}
+"""What each command is asked for beside the hostile value, so that what is accepted is soon over."""
+LONG = {("demo", "out"), ("federation curve", "plot")}
+"""Where almost any text will do, and all of it is then done."""
+NOT_TRIED = {"bench", "flower"}
+"""Families that start processes and measure for minutes whatever they are asked."""
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    def inside(name: str, command: Any) -> Iterator[tuple[str, click.Command]]:
+        if hasattr(command, "commands"):
+            for word, each in command.commands.items():
+                yield from inside(f"{name} {word}".strip(), each)
+        else:
+            yield name, command
+
+    yield from inside("", typer.main.get_command(app))
+
+
+def cases() -> list[tuple[str, str, str]]:
+    """Command, parameter, value."""
+    found = []
+    for name, command in commands():
+        if name.split()[0] in NOT_TRIED:
+            continue
+        for parameter, value in itertools.product(command.params, HOSTILE):
+            large = value in ("999999999999", "1e30")
+            if parameter.name in ("help",) or getattr(parameter, "is_flag", False):
+                continue
+            takes_long = (large and parameter.name in MORE_WORK and name != "certify") or (name, parameter.name) in LONG
+            if not takes_long:
+                found.append((name, str(parameter.name), value))
+    # All of them take an hour; a tenth, and another tenth for every new case.
+    return [case for case in found if zlib.crc32(repr(case).encode()) % 10 == 0]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("fuzz")
+    run, scenario = folder / "run", folder / "scenario.toml"
+    small = SMALL["train"].format(out=run).split()
+    assert potluck("train", *small).returncode == 0
+    assert potluck("scenario", "init", str(scenario)).returncode == 0
+    return {"run": str(run), "scenario": str(scenario), "ledger": str(folder / "none.ledger")}
+
+
+def too_long(*_: object) -> None:
+    raise TimeoutError
+
+
+def words_for(name: str, parameter: str, value: str, places: dict[str, str], out: Path) -> list[str]:
+    command = dict(commands())[name]
+    found = next(each for each in command.params if each.name == parameter)
+    base = SMALL.get(name, "").format(**places, out=out).split()
+    if isinstance(found, click.Argument) or found.param_type_name == "argument":
+        rest = base[1:] if base and not base[0].startswith("--") else base
+        return [*name.split(), value, *rest]
+    return [*name.split(), *base, f"{found.opts[0]}={value}"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "parameter", "value"), cases())
+def test_a_hostile_value_costs_one_line(
+    name: str, parameter: str, value: str, places: dict[str, str], tmp_path: Path
+) -> None:
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(SECONDS)
+    try:
+        answer = potluck(*words_for(name, parameter, value, places, tmp_path / "out"), cwd=tmp_path)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert answer.returncode in (0, 2), answer
+    assert "Traceback" not in answer.stderr
+    if answer.returncode == 2:
+        lines = [line for line in answer.stderr.splitlines() if line]
+        assert lines[-1].startswith("potluck: ")
+        assert sum(line.startswith("potluck: ") for line in lines) == 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MEMORY
+
+
+EVERY = (
+    "--help",
+    "game --preset paper",
+    "scenario show --preset paper",
+    "list agent",
+    "play {run}",
+    "play {run} --json",
+    "certify {run} --games 2 --slots 0 --no-bounds",
+    "federation run --slots 2 --games 1",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", EVERY)
+@pytest.mark.parametrize("output", ["closed pipe", "full device", "not UTF-8"])
+def test_an_output_that_takes_nothing_costs_one_line(
+    command: str, output: str, places: dict[str, str], tmp_path: Path
+) -> None:
+    words = [sys.executable, "-m", "potluck", *command.format(**places, out=tmp_path / "out").split()]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"} if output == "not UTF-8" else dict(os.environ)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Path("/dev/full").open("wb") as full:
+        target: Any = {"closed pipe": writing, "full device": full, "not UTF-8": subprocess.PIPE}[output]
+        done = subprocess.run(words, stdout=target, stderr=subprocess.PIPE, env=environment, timeout=300, check=False)
+    os.close(writing)
+    said = done.stderr.decode(errors="replace")
+    assert "Traceback" not in said
+    assert "Exception ignored" not in said
+    if output == "full device":
+        assert done.returncode == 2
+        assert said.splitlines()[-1] == "potluck: standard output: no space left on device"
+    else:
+        assert done.returncode == 0, said
