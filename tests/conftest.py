@@ -22,7 +22,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 # Seeded by the test itself: a failure on one machine is a failure on all. Compilation makes first examples slow.
 # `make slow` asks for more examples than `make test`.
-examples = int(os.environ.get("EXAMPLES", "30"))
+examples = int(os.environ.get("EXAMPLES", "20"))
 settings.register_profile("potluck", max_examples=examples, deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("potluck")
 

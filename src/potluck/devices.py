@@ -54,11 +54,15 @@ def free_memory() -> float:
     told = jax.devices()[0].memory_stats()
     if told and "bytes_limit" in told:
         return float(told["bytes_limit"] - told.get("bytes_in_use", 0))
-    with contextlib.suppress(OSError):
+    free = math.inf
+    with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                return 1024.0 * int(line.split()[1])
-    return math.inf
+                free = 1024.0 * int(line.split()[1])
+    with contextlib.suppress(OSError, ValueError):  # a container's own limit, where it has one
+        limit, used = (float((Path("/sys/fs/cgroup") / file).read_text()) for file in ("memory.max", "memory.current"))
+        free = min(free, limit - used)
+    return free
 
 
 def check_memory(needed: float, field: str) -> None:

@@ -57,11 +57,13 @@ def test_a_certificate_fits_eighty_columns_and_gives_a_verdict(run: Path) -> Non
     against = Bounds(evaluated(judged, 2), evaluated(judged, 2))
     shown = shown_at(80, certify(judged, games=2, slots=0, against=against))
     assert "…" not in shown
-    assert "train longer" in " ".join(shown.split())  # half of everything is not what these silos would bring
+    assert "not an equilibrium" in " ".join(shown.split())  # half of everything is not what these silos would bring
     assert "transfer" in shown
     assert max(map(len, shown.splitlines())) <= 80
-    assert _verdict(0.01).startswith("near an equilibrium")
-    assert _verdict(None).startswith("nothing is at stake")
+    assert _verdict("mpgd", 0.01).startswith("near an equilibrium")
+    assert _verdict("mpgd", 0.2).endswith("train longer")
+    assert "train" not in _verdict("fixed:0.5", 0.2)  # it cannot learn
+    assert _verdict("mpgd", None).startswith("nothing is at stake")
 
 
 def test_where_all_lose_there_is_no_price_of_anarchy() -> None:

@@ -15,6 +15,8 @@ from potluck.ledger import reading, verify
 from tests.cli.person import refused
 
 LONG = 600.0
+HEEDING = "from signal import *; signal(SIGINT, default_int_handler); from potluck.cli import main; main()"
+"""Who runs in the background may have been told to ignore Ctrl-C."""
 
 
 def up(folder: Path, *words: str) -> "subprocess.Popen[str]":
@@ -25,7 +27,7 @@ def up(folder: Path, *words: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, "HOME": str(home), "COLUMNS": "80"}
     environment.pop("XDG_CACHE_HOME", None)
     return subprocess.Popen(
-        [sys.executable, "-m", "potluck", *asked],
+        [sys.executable, "-c", HEEDING, *asked],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -138,6 +138,7 @@ def test_a_full_disk_is_one_line_and_a_run_goes_on(scenario: Path, whole: Path, 
     assert metrics(folder) == metrics(whole)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_a_warning_of_one_line(whole: Path, tmp_path: Path) -> None:
     import shutil
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from potluck.flower.processes import Group
 
 OWNER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs in the background may have been told to ignore it
 from potluck.flower.processes import Group
 with Group(Path(sys.argv[1]), {}) as group:
     grandchild = "import subprocess; subprocess.run(['sleep', '600'], start_new_session=True)"

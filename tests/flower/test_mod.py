@@ -30,8 +30,8 @@ RULES = Rules(8, 7, 0.95, ("others", "communication", "signal", "precision"), "f
 
 def policy_file(place: Path, actor: Any, silos: int = 4, history: int = 7) -> Path:
     about = {"agent": "mpgd", "silo": 0, "silos": silos, "history": history, "observation": list(RULES.observation)}
-    size = history * (silos + 2)
-    header = {"actor": actor.kind, "settings": actor.settings, "observation_size": size, "about": about}
+    anything = [None] * (history * (silos + 2))
+    header = {"actor": actor.kind, "settings": actor.settings, "low": anything, "high": anything, "about": about}
     write_arrays(place, MARK, header, actor)
     return place
 

@@ -55,12 +55,13 @@ def test_two_silos(mechanism: str) -> None:
     assert len(first) == 1 + 2 * SLOTS
 
 
-def test_all_but_one_put_together_what_they_were_handed() -> None:
+@pytest.mark.parametrize("mechanism", sorted(MECHANISMS))
+def test_all_but_one_put_together_what_they_were_handed(mechanism: str) -> None:
     def last_is_different(scenario: Scenario, **terms: float) -> Scenario:
         changed = {name: (*getattr(scenario.silos, name)[:-1], value) for name, value in terms.items()}
         return scenario.model_copy(update={"silos": scenario.silos.model_copy(update=changed)})
 
-    scenario = federation(3, "redistribution")
+    scenario = federation(3, mechanism)
     other = last_is_different(scenario, profit=1700.0, energy=3.5, communication=0.9)
     assert handed(scenario, 2) == handed(other, 2)
     # P tells how much data there is, and that through |D|: the test would notice what does change.

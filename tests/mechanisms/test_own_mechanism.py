@@ -46,7 +46,8 @@ def test_its_stage_game_is_solved_by_best_responses(folder: Path) -> None:
     assert found["welfare"] > found["no_redistribution"]["welfare"]
 
 
-@pytest.mark.parametrize("task", [(), pytest.param(("--task", "digits"), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [(), ("--task", "digits")])
 def test_silos_learn_under_it_and_are_certified(task: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
     run = str(tmp_path / "run")
     words = ("--agent", "greedy", "--slots", "60", "--seeds", "2", "--games", "2", "--out", run, *task)

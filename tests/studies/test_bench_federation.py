@@ -151,11 +151,12 @@ def test_flops_of_a_round_by_hand() -> None:
     assert flops(contest) == 3 * (2 * 5 * (40 + 40 + 16) + 7 * 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "shared"),
     [
         pytest.param(OURS, False, id="all"),
-        pytest.param(OURS_AT_A_TENTH, True, id="a tenth", marks=pytest.mark.slow),
+        pytest.param(OURS_AT_A_TENTH, True, id="a tenth"),
     ],
 )
 def test_our_engine_answers_as_its_rivals_do(tmp_path: Path, engine: Peer, shared: bool) -> None:

@@ -210,11 +210,10 @@ def test_a_file_with_a_right_hash_and_wrong_content_is_refused(change: Any, expo
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
 
 
-def test_nothing_in_the_file_leads_to_a_preset_s_terms(found: Trained, exported: Path) -> None:
+def test_nothing_in_the_file_leads_to_a_preset_s_terms(exported: Path) -> None:
     header, _ = header_of(exported.read_bytes())
     assert "seed" not in json.dumps(header)
     assert header["about"].keys() == {"agent", "silo", "silos", "history", "observation"}
-    del found
 
 
 @pytest.mark.parametrize("place", [".", "/", "", "folder"])

@@ -16,6 +16,7 @@ TREE = {
     "flags": jnp.array([True, False]),
     "counts": jnp.array([[1, -2]], jnp.int32),
     "scalar": jnp.asarray(0.5),
+    "half": jnp.array([1.5, -2.0], jnp.bfloat16),
     "none": jnp.zeros((0, 3)),
     "text": "static",
 }
@@ -29,7 +30,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     for name in ("key", "keys"):
         assert found[name].dtype == TREE[name].dtype  # type: ignore[attr-defined]
         assert bool(jnp.all(jax.random.key_data(found[name]) == jax.random.key_data(TREE[name])))  # type: ignore[arg-type]
-    for name in ("flags", "counts", "scalar", "none"):
+    for name in ("flags", "counts", "scalar", "half", "none"):
         np.testing.assert_array_equal(found[name], TREE[name])
 
 

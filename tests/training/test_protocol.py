@@ -50,6 +50,7 @@ def test_a_decentralised_learner_receives_only_its_own() -> None:
         assert not same(of_player(alone, 1), of_player(beside, 1))
 
 
+@pytest.mark.slow
 def test_a_central_critic_sees_what_others_see() -> None:
     alone = learn(Quadratic.create(pull=0.0), "mappo", Options())[1]
     beside = learn(Quadratic.create(pull=0.0, sight=3.0), "mappo", Options())[1]

@@ -70,7 +70,7 @@ def test_same_seed_same_bits_and_different_seeds_differ(whole: Path, tmp_path: P
     assert (table.loc[0].welfare != table.loc[1].welfare).all()
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 3])
+@pytest.mark.parametrize("chunks", [1, *(pytest.param(chunks, marks=pytest.mark.slow) for chunks in (2, 3))])
 def test_a_run_closed_after_any_chunk_goes_on_to_the_same_metrics(chunks: int, whole: Path, tmp_path: Path) -> None:
     begun = start(CONFIG, tmp_path / "run")
     assert len(list(itertools.islice(begun, chunks))) == chunks
@@ -92,7 +92,7 @@ def test_a_finished_run_stays_as_it_is(whole: Path, tmp_path: Path) -> None:
     assert metrics(tmp_path / "run") == metrics(whole)
 
 
-@pytest.mark.parametrize("damage", [flip, cut, empty])
+@pytest.mark.parametrize("damage", [flip, *(pytest.param(damage, marks=pytest.mark.slow) for damage in (cut, empty))])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     damage: Callable[[Path], None], whole: Path, stopped: Path
 ) -> None:
@@ -125,7 +125,9 @@ def test_with_every_checkpoint_damaged_a_run_begins_again_and_keeps_its_new_ones
     assert metrics(stopped) == metrics(whole)
 
 
-@pytest.mark.parametrize("damage", [cut, empty, Path.unlink])
+@pytest.mark.parametrize(
+    "damage", [cut, *(pytest.param(damage, marks=pytest.mark.slow) for damage in (empty, Path.unlink))]
+)
 def test_lost_metrics_cost_time_but_are_not_made_up(damage: Callable[[Path], None], whole: Path, stopped: Path) -> None:
     damage(stopped / "metrics.csv")
     with pytest.warns(UserWarning, match="bytes of its metrics are lost"):
@@ -307,6 +309,15 @@ def test_changed_metrics_are_neither_kept_nor_thrown_away(change: Callable[[byte
     with pytest.raises(PotluckError, match=r"metrics.csv: was changed after it was written"):
         resume(stopped)
     assert len(list((stopped / "checkpoints").glob("*.ckpt"))) == 2
+
+
+@pytest.mark.parametrize("written", ["null", "[]", '"x"'])
+def test_a_run_that_does_not_say_with_what_it_was_computed_goes_on(written: str, whole: Path, stopped: Path) -> None:
+    text = (stopped / "run.json").read_text()
+    at = text.index('"computed_with": ') + len('"computed_with": ')
+    (stopped / "run.json").write_text(text[:at] + written + "\n}")
+    assert finish(stopped) == 1
+    assert metrics(stopped) == metrics(whole)
 
 
 def test_other_devices_or_versions_are_said_on_resuming(whole: Path, stopped: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_cell_learns_what_it_learns_alone(swept: Path, tmp_path: Path) -> None
         assert_allclose(among[name], alone[name], rtol=1e-4)
 
 
-@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("chunks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_sweep_closed_after_any_chunk_goes_on_to_the_same_table(chunks: int, swept: Path, tmp_path: Path) -> None:
     begin_sweep(SWEEP, tmp_path / "x")
     begun = run_sweep(tmp_path / "x")
@@ -161,6 +161,19 @@ def test_what_other_cells_learnt_is_not_relabelled(swept: Path, tmp_path: Path) 
     (tmp_path / "x" / "sweep.json").write_text(json.dumps(edited))
     with pytest.raises(PotluckError, match="was learnt under another plan; put back"):
         list(run_sweep(tmp_path / "x"))
+
+
+def test_what_another_sweep_or_person_left_is_not_overwritten(swept: Path, tmp_path: Path) -> None:
+    shutil.copytree(swept, tmp_path / "x")
+    for file in ("sweep.json", "sweep.csv", "scenario.toml"):
+        (tmp_path / "x" / file).unlink()
+    with pytest.raises(PotluckError, match="program-01: would be overwritten"):
+        begin_sweep(SWEEP, tmp_path / "x")
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y" / "scenario.toml").write_text("mine")
+    with pytest.raises(PotluckError, match=r"scenario.toml: would be overwritten"):
+        begin_sweep(SWEEP, tmp_path / "y")
+    assert (tmp_path / "y" / "scenario.toml").read_text() == "mine"
 
 
 def test_a_table_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -99,30 +99,43 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # whoever read has read enough; Click says so by leaving
-        code = 0
-        _forget_output()
     except (PotluckError, TyperException) as mistake:
         message = mistake.format_message() if isinstance(mistake, TyperException) else mistake.named(_flag(mistake))
         if message:  # empty where help was shown for want of a command
             print(f"potluck: {' '.join(message.split())}", file=sys.stderr)
         code = 2
-    except OSError as fault:
-        named = None if fault.filename is None else str(fault.filename)[:100]
-        print(f"potluck: {named or 'standard output'}: {reason(fault)}", file=sys.stderr)
-        code = 2
-        if named is None:
-            _forget_output()
-    except MemoryError:
-        print("potluck: this needs more memory than there is; ask for less", file=sys.stderr)
-        code = 2
+    except SystemExit as left:
+        code = 0 if _output_fault() is not None else left.code  # Click leaves where a reader has read enough
+    except (OSError, MemoryError, RuntimeError) as fault:
+        code = _told(fault)
     except (KeyboardInterrupt, typer.Abort):
         print("potluck: stopped", file=sys.stderr)
         code = 130
     sys.exit(code)
 
 
-def _forget_output() -> None:
-    """Let Python not try once more, at its end, to write what cannot be written."""
-    with contextlib.suppress(OSError, ValueError):  # where it is no file at all
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _told(fault: Exception) -> int:
+    """What the machine would not do, in one line; whoever reads our output may stop at any time."""
+    if (lost := _output_fault()) is not None:
+        if not isinstance(lost, BrokenPipeError):
+            print(f"potluck: standard output: {reason(lost)}", file=sys.stderr)
+        return 0 if isinstance(lost, BrokenPipeError) else 2
+    if isinstance(fault, OSError):
+        said = f"{str(fault.filename)[:100]}: {reason(fault)}" if fault.filename else reason(fault)
+    elif isinstance(fault, MemoryError) or "RESOURCE_EXHAUSTED" in str(fault):
+        said = "this needs more memory than there is; ask for less"
+    else:
+        raise fault
+    print(f"potluck: {said}", file=sys.stderr)
+    return 2
+
+
+def _output_fault() -> OSError | None:
+    """What is wrong with the standard output, if anything; then nothing more is written to it."""
+    try:
+        sys.stdout.flush()
+    except OSError as fault:
+        with contextlib.suppress(OSError, ValueError):  # where it is no file at all
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return fault
+    return None

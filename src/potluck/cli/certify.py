@@ -52,19 +52,24 @@ def certify(
     if config.joint:
         raise PotluckError(f"{run}: {config.agent} sets all contributions, so nobody can deviate from it")
     start_cores()
+    from potluck.devices import bytes_of, check_memory
     from potluck.studies import certificate
     from potluck.training.files import write_text
-    from potluck.training.run import check_room, trained
+    from potluck.training.run import trained
 
     with Watching() as watch:
         watch("reading the run", 0.0)
         found = trained(run)
-        check_room(config, found.lanes.lane(0), games=games)
+        told = config.seeds * config.scenario.horizon * config.scenario.silos.count
+        check_memory(
+            games * (20.0 * told + 3 * bytes_of((found.runs.states, found.runs.memory)) / config.games), "games"
+        )
         if not found.finished:
             raise PotluckError(f"{run}: not finished; go on with `potluck resume {run}`, then certify it")
         limits = certificate.bounds(found, run, games=games, watch=watch) if bounds else None
         judged = certificate.certify(found, games=games, slots=slots, against=limits, watch=watch)
     values = certificate.plain(judged)
+    values["verdict"] = _verdict(judged.agent, values["nash_conv_share_of_stake"])
     with file_faults(run / CERTIFICATE, failed="not written"):
         write_text(run / CERTIFICATE, jsonlib.dumps(values, indent=1) + "\n")
     if json:
@@ -98,7 +103,7 @@ def _tables(found: dict[str, Any]) -> tuple[Table, Table]:
     share = number(found["nash_conv_share_of_stake"], ".1%")
     conv = span(found["nash_conv_interval"], ".3f")
     whole.add_row("NashConv", f"{conv} per slot, {share} of the stake {found['stake']:.3f}")
-    whole.add_row("verdict", _verdict(found["nash_conv_share_of_stake"]))
+    whole.add_row("verdict", _verdict(found["agent"], found["nash_conv_share_of_stake"]))
     if found["broken_deviators"]:
         whole.add_row("deviators that broke down", f"{found['broken_deviators']}, counted as gaining nothing")
     whole.add_row("welfare", span(found["welfare"], ".2f"))
@@ -119,10 +124,11 @@ def _tables(found: dict[str, Any]) -> tuple[Table, Table]:
     return table, whole
 
 
-def _verdict(share: float | None) -> str:
+def _verdict(agent: str, share: float | None) -> str:
     """What NashConv as a share of the stake says of the play."""
     if share is None:
         return "nothing is at stake: every contribution earns the same"
     if share <= SETTLED:
         return "near an equilibrium: no deviation that was tried gains much"
-    return "not an equilibrium yet: silos would still change what they do, so train longer"
+    learns = agent.partition(":")[0] not in ("fixed", "random", "nash")
+    return f"not an equilibrium: silos would change what they do{', so train longer' if learns else ''}"

@@ -71,8 +71,12 @@ takes_config = takes(
 def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
     """The config that was asked for, and its data loaded with its progress on stderr."""
     from potluck.federation import federation_config
+    from potluck.federation.tasks import TASKS
 
-    config = federation_config(**{name: value for name, value in asked.items() if value is not None})
+    given = {name: value for name, value in asked.items() if value is not None}
+    config = federation_config(**given)
+    own = TASKS[config.task.partition(":")[0]].model
+    config = config if "model" in given else config.model_copy(update={"model": own})
     return config, load_shown(config.task)
 
 
@@ -118,6 +122,7 @@ def run(
     start_cores()
     import jax
 
+    from potluck.devices import bytes_of, check_memory
     from potluck.federation import build, check_contributions
     from potluck.studies.federation_figures import check_picture, draw_run
     from potluck.studies.intervals import interval
@@ -126,6 +131,8 @@ def run(
     check_picture(plot)
     described, data = _described(asked)
     fed = build(described, silos=len(given), samples=held, data=data, seed=seed)
+    weights = bytes_of(jax.eval_shape(fed.architecture.init, jax.random.key(0)))
+    check_memory(games * (3 * len(given) + 2) * weights, "games")
     console = Console(stderr=True) if json else output()
     watched: list[_Seen] = []
     with Live(Text("Compiling… (up to half a minute)"), console=console, refresh_per_second=8) as live:
@@ -226,9 +233,10 @@ def curve(
 
     [bold]potluck federation curve --task fmnist --plot curve.png[/bold]
     """
-    _at_least_one(slots=slots, seeds=seeds)
-    if slots > MOST_SLOTS:
-        raise PotluckError(f"must be {MOST_SLOTS:,} or less, got {slots}", field="slots")
+    _at_least_one(slots=slots, seeds=seeds, silos=silos)
+    for name, number, most in (("slots", slots, MOST_SLOTS), ("seeds", seeds, 1000), ("silos", silos, 256)):
+        if number > most:
+            raise PotluckError(f"must be {most:,} or less, got {number}", field=name)
     if not 0 <= others <= 1:
         raise PotluckError(f"must be in [0, 1], got {others}", field="others")
     held = _sizes(samples)

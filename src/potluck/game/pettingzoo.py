@@ -233,14 +233,21 @@ def share_of(name: str, action: object) -> float:
     except (TypeError, ValueError, OverflowError):
         numbers = np.empty(0)
     if numbers.size != 1 or not 0 <= numbers[0] <= 1:
-        raise PotluckError(f"{name} must contribute one number in [0, 1], a share of its data, got {action!r}")
+        raise PotluckError(f"{name} must contribute one number in [0, 1], a share of its data, got {_short(action)}")
     return float(numbers[0])
+
+
+def _short(value: object) -> str:
+    try:
+        return repr(value)[:40]
+    except ValueError:  # Python writes out no number of more than 4,300 digits
+        return "a number too long to show"
 
 
 def checked_seed(seed: object) -> int:
     """A seed as the random numbers need it."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise PotluckError(f"must be a whole number from 0 to {2**32 - 1}, got {str(seed)[:20]}", field="seed")
+        raise PotluckError(f"must be a whole number from 0 to {2**32 - 1}, got {_short(seed)}", field="seed")
     return int(seed)
 
 

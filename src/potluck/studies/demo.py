@@ -113,10 +113,11 @@ def _is(folder: Path, config: RunConfig) -> bool:
 
 def _clear(folder: Path) -> None:
     """Remove what a run writes, and the folder if that was all."""
-    kinds = (RUN, "scenario.toml", METRICS, "certificate.json", "lock", "*.part", "checkpoints/*.ckpt",
+    kinds = ("scenario.toml", METRICS, "certificate.json", "lock", "*.part", "checkpoints/*.ckpt",
              "checkpoints/*.part", "checkpoints/*.damaged")  # fmt: skip
     for file in [file for kind in kinds for file in folder.glob(kind)]:
         file.unlink()
+    (folder / RUN).unlink(missing_ok=True)  # last: without it nobody would know whose the rest is
     for empty in (folder / "checkpoints", folder):
         with contextlib.suppress(OSError):
             empty.rmdir()

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import platform
 import warnings
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,6 @@ class RunConfig:
             if number < (name != "window"):
                 left = ", or 0 for the agent's own" if name == "window" else ""
                 raise PotluckError(f"must be 1 or more{left}, got {number}", field=name)
-        # To choose what the agent does anyway is to leave it to the agent.
-        own = find_agent(self.agent, self.options)[0].options
-        chosen = {name: value for name, value in self.options.chosen.items() if own[name] != value}
-        object.__setattr__(self, "options", Options(**chosen))
         if self.slots > MOST_SLOTS:
             raise PotluckError(f"must be {MOST_SLOTS} or less, got {self.slots}", field="slots")
         if self.scenario.seed + self.seeds > 2**32:
@@ -96,9 +93,9 @@ def setup_one(config: RunConfig) -> Setup:
     return Setup(environment, spec.build(brief))
 
 
-def setup(config: RunConfig, one: Setup | None = None) -> Lanes[Setup]:
+def setup(config: RunConfig) -> Lanes[Setup]:
     """A lane per seed. The scenario's seed makes the federation; all seeds of a run play it, with luck of their own."""
-    return stack([one or setup_one(config)] * config.seeds)
+    return stack([setup_one(config)] * config.seeds)
 
 
 def seeds_of(config: RunConfig) -> UInt32[Array, " seeds"]:
@@ -119,7 +116,8 @@ def write_config(config: RunConfig, folder: Path, file: str = RUN, **more: Any) 
     """Write the scenario as a scenario file, then the rest and what computes: now the run has begun."""
     write_text(folder / SCENARIO, render(config.scenario))
     rest = {name: value for name, value in values_of(config).items() if name != "scenario"}
-    write_text(folder / file, json.dumps({**rest, **more, "computed_with": computed_with()}, indent=2) + "\n")
+    beside = {"chosen": sorted(config.options.chosen), "computed_with": computed_with()}
+    write_text(folder / file, json.dumps({**rest, **more, **beside}, indent=2) + "\n")
 
 
 def computed_with() -> dict[str, str]:
@@ -131,7 +129,8 @@ def computed_with() -> dict[str, str]:
 
 def warn_of_other_machine(folder: Path, file: str = RUN) -> None:
     """Say so where a run goes on with other devices or versions: it will not end as it would have."""
-    then = json.loads((folder / file).read_text(encoding="utf-8")).get("computed_with", {})
+    then = json.loads((folder / file).read_text(encoding="utf-8")).get("computed_with")
+    then = then if isinstance(then, dict) else {}
     changed = [
         f"{name} {then[name]}, now {value}" for name, value in computed_with().items() if then.get(name, value) != value
     ]
@@ -150,17 +149,22 @@ def read_config(folder: Path) -> RunConfig:
         raise PotluckError(f"{folder / RUN}: cannot be read as a run ({fault})") from None
 
 
+def _chosen(written: Mapping[str, Any]) -> Options:
+    """What a person chose; the rest of the options is written down, and left to the agent."""
+    return Options(**{name: written["options"][name] for name in written["chosen"]})
+
+
 def read_values(folder: Path, file: str) -> dict[str, Any]:
     """What `write_config` wrote, as `RunConfig` takes it."""
     try:
         written = json.loads((folder / file).read_text(encoding="utf-8"))
-        rest = {key: value for key, value in written.items() if key != "computed_with"}
+        rest = {key: value for key, value in written.items() if key not in ("chosen", "computed_with")}
         for name in ("slots", "seeds", "games", "window"):
             if type(rest[name]) is not int:
                 raise ValueError(f"{name} must be a whole number, got {rest[name]!r}")
         if not isinstance(rest["agent"], str):
             raise ValueError(f"agent must be a name, got {rest['agent']!r}")
-        return {**rest, "scenario": load(folder / SCENARIO), "options": Options(**rest["options"])}
+        return {**rest, "scenario": load(folder / SCENARIO), "options": _chosen(written)}
     except FileNotFoundError:
         raise PotluckError(f"{folder}: no run here; begin one with `potluck train --out {folder}`") from None
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as fault:

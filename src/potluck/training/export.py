@@ -94,16 +94,21 @@ def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> No
 def _bounds(
     names: tuple[str, ...], history: int, silos: int, silo: int
 ) -> tuple[list[float | None], list[float | None]]:
-    """The least and the most of every number in z_n; None where only the silo, or the mechanism, could know."""
+    """The least and the most of every number in z_n; None where only the silo, the mechanism or a field's author could
+    know.
+    """
     from potluck.game import Own, Record
-    from potluck.game.observation import View, bounds_of
+    from potluck.game.observation import FIELDS, OBSERVATIONS, View, bounds_of
 
     def extreme(share: float, unknown: float) -> View:
         shares = jnp.full((history, silos), share)
         record = Record(shares, jnp.full(history, unknown), shares[:, 0])
         return View(record, Own(jnp.full(history, unknown), jnp.asarray(unknown)), silo, int(share), 1)
 
+    known = tuple(OBSERVATIONS[name].read in FIELDS or OBSERVATIONS[name].low is not None for name in names)
     low, high = bounds_of(extreme(0.0, -jnp.inf), extreme(1.0, jnp.inf), names)
+    if not all(known):
+        return [None] * len(low), [None] * len(high)
     plain = [[float(bound) if np.isfinite(bound) else None for bound in side] for side in (low, high)]
     return plain[0], plain[1]
 

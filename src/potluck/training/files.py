@@ -56,8 +56,10 @@ def read_arrays(place: Path, mark: bytes, like: Callable[[dict[str, Any]], Tree]
 def _read_array(stream: io.BytesIO, wanted: jax.ShapeDtypeStruct) -> Array:
     """One array, of the shape that is expected and no other: a file cannot ask for memory, nor unpack to more."""
     read_magic(stream)
-    shape, _, dtype = read_array_header_1_0(stream)
-    if (shape, dtype) != (wanted.shape, wanted.dtype):
+    shape, fortran, dtype = read_array_header_1_0(stream)
+    if dtype.kind == "V" and dtype.itemsize == wanted.dtype.itemsize:  # bfloat16 has no name in the format
+        dtype = wanted.dtype
+    if (shape, dtype) != (wanted.shape, wanted.dtype) or fortran:
         raise ValueError(f"its arrays have other shapes: {dtype}{list(shape)} for {wanted.dtype}{list(wanted.shape)}")
     content = stream.read(math.prod(shape) * dtype.itemsize)
     return jnp.asarray(np.frombuffer(content, dtype).reshape(shape))

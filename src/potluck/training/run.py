@@ -77,10 +77,8 @@ class Job:
     @classmethod
     def of_run(cls, config: RunConfig, folder: Path) -> "Job":
         """A lane per seed."""
-        one = setup_one(config)
-        check_room(config, one)
         seeds = seeds_of(config)
-        return cls(folder, config, setup(config, one), seeds, ("seed",), tuple(map(str, np.asarray(seeds))))
+        return cls(folder, config, setup(config), seeds, ("seed",), tuple(map(str, np.asarray(seeds))))
 
     @property
     def plan(self) -> str:
@@ -93,18 +91,19 @@ class Job:
         return checkpoints.latest(self.folder / CHECKPOINTS, like, self.plan, metrics)
 
 
-def check_room(config: RunConfig, one: Setup, games: int | None = None) -> None:
-    """Refuse what the memory cannot hold, by the number that is furthest above its default.
+def check_room(config: RunConfig, lanes: int) -> None:
+    """Refuse to train what the memory cannot hold, by the number that is furthest above its default.
 
     All that is learnt is there three times while it is updated; a window keeps, for every slot, what all silos of all
-    games saw, and four times what they remembered. With `games`, so many are played at once for all seeds.
+    games saw, and four times what they remembered. Games are divided among devices.
     """
+    one = setup_one(config)
     lane = eqx.filter_eval_shape(first, stack([one]), jnp.zeros(1, jnp.uint32), 1)
     seen = 16.0 * one.environment.players * one.environment.observation_size
     each = 3 * bytes_of((lane.states, lane.memory)) + config.depth * (seen + 4 * bytes_of(lane.memory))
-    usual = {"seeds": config.seeds / 5, "games": (games or config.games) / 16, "window": config.depth / 32}
-    needed = config.seeds * (3 * bytes_of(lane.agents) + (games or config.games) * each)
-    check_memory(needed, max(usual, key=lambda name: usual[name]))
+    usual = {"seeds": lanes / 5, "games": config.games / 16, "window": config.depth / 32}
+    here = config.games / mesh_over(config.games).size if jax.default_backend() != "cpu" else config.games
+    check_memory(lanes * (3 * bytes_of(lane.agents) + here * each), max(usual, key=lambda name: usual[name]))
 
 
 @dataclass(frozen=True)
@@ -136,6 +135,7 @@ def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Gen
     for file in (folder / METRICS, folder / SCENARIO):
         if file.exists() and not _cut_short(folder):
             raise PotluckError(f"{file}: would be overwritten; name another folder")
+    check_room(config, config.seeds)
     job = Job.of_run(config, folder)
     with file_faults(folder, "name a folder to write to"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -154,9 +154,10 @@ def _cut_short(folder: Path) -> bool:
 
 def resume(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     """Go on from the newest complete checkpoint, or from the beginning; what was written since is cut off."""
-    job = Job.of_run(read_config(folder), folder)
+    config = read_config(folder)
+    check_room(config, config.seeds)
     warn_of_other_machine(folder)
-    return restart(job, interval)
+    return restart(Job.of_run(config, folder), interval)
 
 
 def train_in(folder: Path, config: RunConfig, remedy: str = "name another folder") -> Generator[Progress]:

@@ -16,11 +16,19 @@ from pydantic import ValidationError
 from potluck.errors import PotluckError, reason
 from potluck.scenario import Scenario
 from potluck.scenario.explain import first_fault
-from potluck.training.config import RunConfig, read_values, seeds_of, setup_one, warn_of_other_machine, write_config
+from potluck.training.config import (
+    SCENARIO,
+    RunConfig,
+    read_values,
+    seeds_of,
+    setup_one,
+    warn_of_other_machine,
+    write_config,
+)
 from potluck.training.files import write_text
 from potluck.training.lanes import alike, stack
 from potluck.training.loop import Setup
-from potluck.training.run import INTERVAL, METRICS, Job, Progress, restart
+from potluck.training.run import INTERVAL, METRICS, Job, Progress, check_room, restart
 
 SWEEP = "sweep.json"
 TABLE = "sweep.csv"
@@ -102,11 +110,13 @@ class SweepProgress:
 
 def begin_sweep(config: SweepConfig, folder: Path) -> None:
     """Make a folder for it and write down what it is; whoever runs it reads that."""
-    config.cells()
+    cells = config.cells()
+    check_room(config.base, len(cells) * config.base.seeds)
     if (folder / SWEEP).exists():
         raise PotluckError(f"{folder}: holds a sweep; go on with `potluck resume {folder}` or name another folder")
-    if (folder / TABLE).exists():
-        raise PotluckError(f"{folder / TABLE}: would be overwritten; name another folder")
+    for place in (folder / TABLE, folder / SCENARIO, *folder.glob("program-*")):
+        if place.exists():
+            raise PotluckError(f"{place}: would be overwritten; name another folder")
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_config(config.base, folder, SWEEP, vary={name: list(values) for name, values in config.vary})
