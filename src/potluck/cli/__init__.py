@@ -104,8 +104,9 @@ def main() -> None:
         if message:  # empty where help was shown for want of a command
             print(f"potluck: {' '.join(message.split())}", file=sys.stderr)
         code = 2
-    except SystemExit as left:
-        code = 0 if _output_fault() is not None else left.code  # Click leaves where a reader has read enough
+    except SystemExit:  # so Click and Rich leave where whoever reads has read enough
+        code = 0
+        _output_fault()
     except (OSError, MemoryError, RuntimeError) as fault:
         code = _told(fault)
     except (KeyboardInterrupt, typer.Abort):
