@@ -82,6 +82,7 @@ odd = json:dumps
 """
 
 
+@pytest.mark.slow
 def test_a_plugin_that_cannot_be_loaded_is_named_and_the_others_still_work(tmp_path: Path) -> None:
     info = tmp_path / "broken-1.0.dist-info"
     info.mkdir()

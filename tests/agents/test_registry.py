@@ -35,7 +35,7 @@ def test_every_agent_of_the_registry_is_tried() -> None:
     assert [name.partition(":")[0] for name in WAYS] == list(AGENTS)
 
 
-LONG = ("wpr", "planner", "lineage")
+LONG = ("wpr", "planner", "lineage", "maa2c")
 
 
 @pytest.mark.parametrize("agent", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in WAYS])

@@ -33,6 +33,7 @@ def test_a_run_is_pure_json_on_stdout_and_leaves_a_picture(tmp_path: Path) -> No
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_game_as_in_the_library(tmp_path: Path) -> None:
     done = potluck(
         "federation", "run", "--contributions", "1,0.5,0,0.1", "--slots", "4", "--seed", "3", "--json", "--games", "1",
@@ -63,6 +64,7 @@ def test_a_curve_is_measured_and_fitted(tmp_path: Path) -> None:
     assert result["fit"].keys() == {"initial", "ceiling", "scale", "exponent"}
 
 
+@pytest.mark.slow
 def test_every_field_of_the_config_is_an_option(tmp_path: Path) -> None:
     words = "--optimiser adam --learning-rate 0.003 --aggregation fedyogi --server-learning-rate 0.1 --proximal 0.1"
     more = "--batch-size 20 --epochs 2 --hidden 16 --dtype bfloat16 --held-out 100 --partial-batches full --json"

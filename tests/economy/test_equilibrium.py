@@ -196,6 +196,7 @@ def test_the_solver_of_a_game_with_a_potential_climbs_it() -> None:
     assert_allclose(found.contributions, [0.7, 0.0], atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(games((2, 5)), st.floats(0, 500))
 def test_play_without_a_potential_ends_where_nash_conv_says_how_good_it_is(game: StageGame, pot: float) -> None:

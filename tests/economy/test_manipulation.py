@@ -63,6 +63,7 @@ def test_on_samples_neither_shading_nor_splitting_ever_pays(game: StageGame, dat
     assert float(gain_from_splitting(game, played, silo, data.draw(st.sampled_from([2, 3, 9])))) <= rounding
 
 
+@pytest.mark.slow
 @given(games(), st.data())
 def test_splitting_equals_playing_the_larger_game(game: StageGame, data: st.DataObject) -> None:
     """Settle the game in which silo 0 sits at the table k times, from scratch, in NumPy."""

@@ -3,6 +3,7 @@ import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given
 from jaxtyping import Array
 from numpy.testing import assert_allclose
@@ -30,6 +31,7 @@ def test_exact_potential_moves_with_every_unilateral_deviation(game: StageGame, 
         assert_allclose(climbed, after[silo] - before[silo], rtol=0, atol=1e-9 * scale)
 
 
+@pytest.mark.slow
 @given(st.one_of(games(), games(pairs=False)), st.data())
 def test_printed_potential_errs_by_its_formula(game: StageGame, data: st.DataObject) -> None:
     silos = len(game.terms.profit)

@@ -60,6 +60,7 @@ def games_of_equals(draw: st.DrawFn) -> StageGame:
     return StageGame(terms, price, Redistribution(jnp.asarray(0.0)), law)
 
 
+@pytest.mark.slow
 @given(games(SIZES))
 def test_nobody_can_raise_welfare_above_the_planner(game: StageGame) -> None:
     best = plan(game)
@@ -144,6 +145,7 @@ def test_a_hill_of_welfare_narrower_than_a_cell_of_an_even_grid_is_found() -> No
     check_no_sweep_beats_the_optimal_intensity(game)
 
 
+@pytest.mark.slow
 @given(games(SIZES, pairs=False))
 def test_first_best_pairs_make_the_planners_optimum_an_equilibrium(game: StageGame) -> None:
     best = plan(game)

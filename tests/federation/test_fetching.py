@@ -182,6 +182,7 @@ def test_empty_archives_are_named(tmp_path: Path) -> None:
         from_folder(str(tmp_path), fmnist.TASK, tmp_path, Listener())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_any_flipped_bit_is_named_or_harmless(tmp_path: Path, save: Callable[..., None]) -> None:

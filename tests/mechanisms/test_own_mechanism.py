@@ -37,6 +37,7 @@ def test_a_scenario_file_names_it_and_is_explained(folder: Path) -> None:
     assert "leave-one-out" in example("list", "mechanism", cwd=folder).stdout
 
 
+@pytest.mark.slow
 def test_its_stage_game_is_solved_by_best_responses(folder: Path) -> None:
     found = json.loads(example("game", "my.toml", "--json", cwd=folder).stdout)
     assert found["solver"] == "best-response"

@@ -227,6 +227,7 @@ def test_in_the_arena_the_others_neither_explore_nor_show_what_they_see(learnt: 
     assert_array_equal(arena.observe(after)[0], environment.observe(after.state)[1])
 
 
+@pytest.mark.slow
 def test_a_deviator_starts_from_what_its_silo_knows_but_never_from_a_central_critic(learnt: Path) -> None:
     run = trained(learnt)
     deviator = deviations._against(run, 0, 10).lane(0).learner

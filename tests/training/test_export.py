@@ -84,6 +84,7 @@ def test_memory_is_carried_from_slot_to_slot(found: Trained, exported: Path) -> 
     assert first != second
 
 
+@pytest.mark.slow
 def test_a_policy_needs_no_run_folder_nor_federation(exported: Path, tmp_path: Path) -> None:
     import subprocess
     import sys
