@@ -22,7 +22,7 @@ from tests.ledger.books import two_runs
 
 HOSTILE = (
     "", " ", "-1", "0", "1.5", "nan", "1e30", "999999999999", "-9223372036854775809", "a" * 300, "💥", ".", "/",
-    "/dev/null", "/proc/self/mem", "[", "null", "1,2,3", "∞", "\udcff", "%s", "..", "0x10", "a=b=c", "1:0:-1",
+    "[", "null", "1,2,3", "∞", "\udcff", "%s", "..", "0x10", "a=b=c", "1:0:-1",
 )  # fmt: skip
 MORE_WORK = {"slots", "seeds", "games", "repeats", "seconds", "silos", "deviator_slots"}
 """Where a large number is a wish that takes long to fulfil, and 0 or text is not."""

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import resource
 import shutil
 import zipfile
@@ -225,6 +226,14 @@ def test_a_folder_is_no_file_to_export_to(
     (tmp_path / "folder").mkdir()
     with pytest.raises(PotluckError, match="is a folder; name a file"):
         export_policy(found, 0, SEED, place)
+
+
+def test_what_is_no_file_is_not_replaced(found: Trained, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PotluckError, match="not a file that can be replaced"):
+        export_policy(found, 0, SEED, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_who_is_not_there_cannot_be_exported(found: Trained, tmp_path: Path) -> None:

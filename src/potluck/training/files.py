@@ -1,6 +1,7 @@
 """Files that are complete or not there: written beside their place, renamed into it, and arrays with a hash."""
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -71,6 +72,8 @@ def write_text(place: Path, text: str) -> None:
 
 
 def _replace(place: Path, *parts: bytes | memoryview, mode: int = 0o666) -> None:
+    if place.exists() and not place.is_file():  # to rename onto a device would do away with it
+        raise OSError(errno.EINVAL, "not a file that can be replaced", str(place))
     beside = place.with_name(f"{place.name}.part")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
