@@ -107,7 +107,7 @@ def main() -> None:
     except SystemExit:  # so Click and Rich leave where whoever reads has read enough
         code = 0
         _output_fault()
-    except (OSError, MemoryError, RuntimeError) as fault:
+    except (OSError, MemoryError, RuntimeError, UnicodeEncodeError) as fault:
         code = _told(fault)
     except (KeyboardInterrupt, typer.Abort):
         print("potluck: stopped", file=sys.stderr)
@@ -125,6 +125,8 @@ def _told(fault: Exception) -> int:
         said = f"{str(fault.filename)[:100]}: {reason(fault)}" if fault.filename else reason(fault)
     elif isinstance(fault, MemoryError) or "RESOURCE_EXHAUSTED" in str(fault):
         said = "this needs more memory than there is; ask for less"
+    elif isinstance(fault, UnicodeEncodeError):
+        said = f"{fault.object[:40]!r} is no text that can be looked for; write it in UTF-8"
     else:
         raise fault
     print(f"potluck: {said}", file=sys.stderr)
