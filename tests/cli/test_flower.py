@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from potluck.flower.processes import MARK
 from potluck.ledger import reading, verify
 from tests.cli.person import refused
+from tests.flower.real import wait_for
 
 LONG = 600.0
 HEEDING = "from signal import *; signal(SIGINT, default_int_handler); from potluck.cli import main; main()"
@@ -47,13 +47,6 @@ def started_by(owner: int) -> list[int]:
         if any(word.startswith(f"{MARK}={owner}-".encode()) for word in words) and int(entry.name) != owner:
             found.append(int(entry.name))
     return found
-
-
-def wait_for(condition: object, what: str) -> None:
-    until = time.monotonic() + LONG
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < until, what
-        time.sleep(0.2)
 
 
 def slots(folder: Path) -> int:

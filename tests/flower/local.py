@@ -57,7 +57,7 @@ def client_app(agent: Any = 1.0, held: int = 120) -> ClientApp:
 
 
 class LocalGrid(Grid):
-    """Calls every node's ClientApp in turn."""
+    """Calls every node's ClientApp in turn. What strategies never ask of a grid is not there."""
 
     def __init__(self, consortium: Consortium, apps: list[Callable[[Message, Context], Message]]) -> None:
         self.apps = dict(enumerate(apps, start=1))

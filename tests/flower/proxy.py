@@ -14,7 +14,10 @@ class Tap:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self._streams: list[bytearray] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._ends: list[socket.socket] = []
+        self._passing: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     @property
     def bodies(self) -> list[bytes]:
@@ -22,18 +25,29 @@ class Tap:
         return [bytes(stream) for stream in self._streams]
 
     def close(self) -> None:
-        """Take no more connections."""
-        self._server.close()
+        """Take no more connections, and cut those there are."""
+        _cut(self._server)  # wakes who waits in accept, which closing alone does not
+        self._accepting.join()
+        for end in self._ends:
+            _cut(end)
+        for passing in self._passing:
+            passing.join()
+        for end in (self._server, *self._ends):
+            end.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._server.accept()
+                self._ends.append(near)
                 far = socket.create_connection(("127.0.0.1", self._target))
+                self._ends.append(far)
                 for source, sink in ((near, far), (far, near)):
                     stream = bytearray()
                     self._streams.append(stream)
-                    threading.Thread(target=self._pass, args=(source, sink, stream), daemon=True).start()
+                    passing = threading.Thread(target=self._pass, args=(source, sink, stream), daemon=True)
+                    self._passing.append(passing)
+                    passing.start()
 
     def _pass(self, source: socket.socket, sink: socket.socket, stream: bytearray) -> None:
         with contextlib.suppress(OSError):
@@ -41,8 +55,13 @@ class Tap:
                 stream += chunk
                 sink.sendall(chunk)
         for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+            _cut(end)
+
+
+def _cut(end: socket.socket) -> None:
+    """Whoever waits on this socket, on either side, waits no longer."""
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import json as jsonlib
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,12 +19,8 @@ from potluck.cli.tables import output
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-    from jaxtyping import Array
-
     from potluck.federation import Dataset, FedAvg
+    from potluck.federation.runs import Watched
     from potluck.scenario import FederationConfig
     from potluck.studies.curve import Measured, Point
 
@@ -35,8 +31,7 @@ SamplesOption = Annotated[
     str | None,
     typer.Option(help="Samples per silo, or one number for each, such as 100,200,50,50; the task's default otherwise."),
 ]
-MOST_SLOTS = 100_000
-MOST_SAMPLES = 10_000_000
+MOST = {"slots": 100_000, "seeds": 1000, "silos": 256, "samples": 10_000_000}
 PlotOption = Annotated[Path | None, typer.Option(help="Save the picture here (PNG, PDF or SVG).")]
 
 CONFIG = {
@@ -83,15 +78,17 @@ def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
 def _sizes(samples: str | None) -> int | list[int] | None:
     """`--samples` as `build` takes it: one size for all silos, or a list with one for each."""
     sizes = None if samples is None else whole_numbers(samples, "samples")
-    if sizes and max(sizes) > MOST_SAMPLES:
-        raise PotluckError(f"must be {MOST_SAMPLES:,} or less for each silo, got {samples}", field="samples")
+    for size in sizes or ():
+        _check_counts(samples=size)
     return sizes if sizes is None or len(sizes) > 1 else sizes[0]
 
 
-def _at_least_one(**numbers: int) -> None:
+def _check_counts(**numbers: int) -> None:
     for name, number in numbers.items():
         if number < 1:
             raise PotluckError(f"must be 1 or more, got {number}", field=name)
+        if number > MOST[name]:
+            raise PotluckError(f"must be {MOST[name]:,} or less, got {number}", field=name)
 
 
 @commands.command()
@@ -114,16 +111,15 @@ def run(
     [bold]potluck federation run --task fmnist --contributions 1,0.5,0.5,0.1 --slots 30[/bold]
     """
     given, held = numbers(contributions, "contributions"), _sizes(samples)
-    _at_least_one(slots=slots)
-    if slots > MOST_SLOTS:
-        raise PotluckError(f"must be {MOST_SLOTS:,} or less, got {slots}", field="slots")
+    _check_counts(slots=slots)
     if not 0 <= seed < 2**32:
         raise PotluckError(f"must be 0 or more and below 2**32, got {seed}", field="seed")
     start_cores()
     import jax
 
-    from potluck.devices import bytes_of, check_memory
     from potluck.federation import build, check_contributions
+    from potluck.federation.build import check_room
+    from potluck.federation.runs import watch_games
     from potluck.studies.federation_figures import check_picture, draw_run
     from potluck.studies.intervals import interval
 
@@ -131,12 +127,11 @@ def run(
     check_picture(plot)
     described, data = _described(asked)
     fed = build(described, silos=len(given), samples=held, data=data, seed=seed)
-    weights = bytes_of(jax.eval_shape(fed.architecture.init, jax.random.key(0)))
-    check_memory(games * (3 * len(given) + 2) * weights, "games")
+    check_room(fed.architecture, len(given), "games", games)
     console = Console(stderr=True) if json else output()
-    watched: list[_Seen] = []
+    watched: list[Watched] = []
     with Live(Text("Compiling… (up to half a minute)"), console=console, refresh_per_second=8) as live:
-        for seen in _played(fed, play, jax.random.key(seed), slots, games):
+        for seen in watch_games(fed, play, jax.random.key(seed), slots, games):
             watched.append(seen)
             live.update(_slots(watched))
     if not console.is_terminal:
@@ -158,50 +153,7 @@ def run(
         console.print(f"picture: {plot}", markup=False, emoji=False, soft_wrap=True)
 
 
-class _Seen(NamedTuple):
-    """A slot: precision in every game, and what silos hold and brought in the first of them."""
-
-    precision: "np.ndarray"
-    held: list[int]
-    brought: list[int]
-
-
-def _played(fed: "FedAvg", play: "np.ndarray", key: "Array", slots: int, games: int) -> "Iterator[_Seen]":
-    """Every slot as it is played, in all games at once; the first game is the one that the library's `run` plays."""
-    import equinox as eqx
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    from potluck.devices import GAMES, mesh_over
-    from potluck.federation.fedavg import samples_of
-    from potluck.federation.runs import compiled
-
-    mesh = mesh_over(games)
-    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(GAMES))
-    keys = jnp.stack([key, *(jax.random.fold_in(key, game) for game in range(1, games))])
-    starts, rests = (jax.device_put(part, split) for part in jax.vmap(jax.random.split, out_axes=1)(keys))
-    state = eqx.filter_jit(lambda fed, keys: jax.vmap(fed.init)(keys))(fed, starts)
-    initial = eqx.filter_jit(lambda fed, state: jax.vmap(fed.measure)(state))(fed, state)
-    yield _Seen(np.asarray(initial), [], [])
-    train = compiled(_train_games, fed)
-    shares = jnp.asarray(play)
-    each = eqx.filter_jit(jax.vmap(lambda key: jax.random.split(key, slots)))(rests)
-    for slot in range(slots):
-        held = state.window.size[0]
-        state, precision = train(fed, state, shares, each[:, slot])
-        brought = samples_of(shares, held)
-        yield _Seen(np.asarray(precision), [int(size) for size in held], [int(count) for count in brought])
-
-
-def _train_games(fed: "FedAvg", state: Any, shares: "Array", keys: "Array") -> tuple[Any, "Array"]:
-    import jax
-
-    after, measured = jax.vmap(lambda one, key: fed.train(one, shares, key))(state, keys)
-    return after, measured.precision
-
-
-def _slots(watched: "list[_Seen]", last: int = 30) -> Table:
+def _slots(watched: "list[Watched]", last: int = 30) -> Table:
     """Mean precision over games with half of its 95% interval, and what every silo trained on."""
     from potluck.studies.intervals import interval
 
@@ -233,10 +185,7 @@ def curve(
 
     [bold]potluck federation curve --task fmnist --plot curve.png[/bold]
     """
-    _at_least_one(slots=slots, seeds=seeds, silos=silos)
-    for name, number, most in (("slots", slots, MOST_SLOTS), ("seeds", seeds, 1000), ("silos", silos, 256)):
-        if number > most:
-            raise PotluckError(f"must be {most:,} or less, got {number}", field=name)
+    _check_counts(slots=slots, seeds=seeds, silos=silos)
     if not 0 <= others <= 1:
         raise PotluckError(f"must be in [0, 1], got {others}", field="others")
     held = _sizes(samples)
@@ -300,7 +249,6 @@ def _rows(points: list["Point"]) -> list[dict[str, Any]]:
 
 
 def _show(measured: "Measured", fitted: dict[str, float]) -> None:
-
     console = output()
     for title, points in (
         ("All contribute d", measured.common),

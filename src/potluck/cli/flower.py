@@ -176,12 +176,14 @@ def _agents(policies: list[Path], agent: str, silos: int) -> "tuple[str | float 
 
 
 def _slot(rows: "list[Row]") -> dict[str, Any]:
+    from potluck.ledger import MICRO
+
     return {
         "slot": rows[0].slot,
         "contributions": [row.contribution for row in rows],
         "precision": rows[0].precision,
         "signal": rows[0].signal,
-        "transfers": [row.transfer / 1e6 for row in rows],
+        "transfers": [row.transfer / MICRO for row in rows],
     }
 
 

@@ -17,7 +17,7 @@ from potluck.federation.data import Dataset, check_data
 from potluck.federation.dynamics import Dynamics, Static, dynamics_named
 from potluck.federation.fedavg import FedAvg, Silo, TestSet
 from potluck.federation.fetching import load
-from potluck.federation.models import MODELS
+from potluck.federation.models import MODELS, Architecture
 from potluck.federation.partition import check_sizes, partition
 from potluck.federation.task import Task
 from potluck.federation.tasks import TASKS
@@ -73,7 +73,7 @@ def build(
     check_pools(changes, pools)
     fitted = config.model_copy(update={"hidden": config.hidden or task.hidden})
     shape = MODELS[config.model](data.shape, data.classes, fitted)
-    check_memory((3 * silos + 2) * bytes_of(jax.eval_shape(shape.init, jax.random.key(0))), "model")
+    check_room(shape, silos, "model")
     centre, deviation = data.standard()
     held_out = slice(config.held_out)
     return FedAvg(
@@ -98,6 +98,12 @@ def build(
         partial_batches=config.partial_batches,
         dtype=config.dtype,
     )
+
+
+def check_room(shape: Architecture, silos: int, field: str, games: int = 1) -> None:
+    """Refuse models that the memory cannot hold: every silo's own three times while it learns, the server's twice."""
+    weights = bytes_of(jax.eval_shape(shape.init, jax.random.key(0)))
+    check_memory(games * (3 * silos + 2) * weights, field)
 
 
 def local_sizes(data: Dataset, silos: int, samples: Sizes | None, kind: str, *, spare: bool = False) -> list[int]:

@@ -3,8 +3,8 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ from potluck.devices import GAMES, mesh_over
 from potluck.errors import PotluckError
 from potluck.federation.build import check_contributions, integer
 from potluck.federation.dynamics import Window
-from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet, check_length
+from potluck.federation.fedavg import FedAvg, Global, Silo, State, TestSet, check_length, samples_of
 from potluck.federation.source import Measurement
 
 Inputs = ParamSpec("Inputs")
@@ -136,6 +136,45 @@ def run_games(
     plans, keys = jax.device_put((plans, keys), NamedSharding(mesh, P(GAMES)))
     padded = compiled(_run_games, fed)(fed, plans, keys, mesh, together)
     return Trace(padded.initial[:games], padded.precision[:games])
+
+
+class Watched(NamedTuple):
+    """A slot that many games have just played; before the first, nobody has brought anything."""
+
+    precision: Float[np.ndarray, " games"]
+    held: list[int]
+    """|D_n| in the first game."""
+    brought: list[int]
+    """x_n in the first game."""
+
+
+def watch_games(
+    fed: FedAvg, contributions: Float[np.ndarray, " silos"], key: PRNGKeyArray, slots: int, games: int
+) -> Iterator[Watched]:
+    """Many games as they are played, slot by slot; the first of them is the one that `run` plays."""
+    split = NamedSharding(mesh_over(games), P(GAMES))
+    keys = jnp.stack([key, *(jax.random.fold_in(key, game) for game in range(1, games))])
+    starts, rests = (jax.device_put(part, split) for part in jax.vmap(jax.random.split, out_axes=1)(keys))
+    state, initial = eqx.filter_jit(_begin_games)(fed, starts)
+    yield Watched(np.asarray(initial), [], [])
+    train, shares = compiled(_train_games, fed), jnp.asarray(contributions)
+    by_slot = eqx.filter_jit(jax.vmap(lambda key: jax.random.split(key, slots), out_axes=1))(rests)
+    for slot in by_slot:
+        held = state.window.size[0]
+        state, precision = train(fed, state, shares, slot)
+        yield Watched(np.asarray(precision), held.tolist(), samples_of(shares, held).tolist())
+
+
+def _begin_games(fed: FedAvg, keys: Key[Array, " games"]) -> tuple[State, Float[Array, " games"]]:
+    state = jax.vmap(fed.init)(keys)
+    return state, jax.vmap(fed.measure)(state)
+
+
+def _train_games(
+    fed: FedAvg, state: State, shares: Float[Array, " silos"], keys: Key[Array, " games"]
+) -> tuple[State, Float[Array, " games"]]:
+    after, measured = jax.vmap(lambda one, key: fed.train(one, shares, key))(state, keys)
+    return after, measured.precision
 
 
 def plan_of(fed: FedAvg, contributions: Float[np.ndarray, "*slots silos"], slots: int | None) -> np.ndarray:

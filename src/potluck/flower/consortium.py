@@ -1,6 +1,5 @@
 """The files of a consortium on one machine: keys, the roster, and every silo's own folder. For trials and tests."""
 
-import os
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 import jax
 import tomli_w
 
+from potluck.flower.credentials import write_private_bytes
 from potluck.ledger import new_key, public_key
 from potluck.scenario import Scenario, Terms, render
 
@@ -90,5 +90,4 @@ def _said(agent: str | float | Path) -> str | float:
 
 def write_private(place: Path, text: str) -> None:
     """Text that only its owner may read."""
-    with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
+    write_private_bytes(place, text.encode())

@@ -46,14 +46,14 @@ def make_certificates(folder: Path) -> Certificates:
     )
     found.authority.write_bytes(root.public_bytes(Encoding.PEM))
     found.certificate.write_bytes(leaf.public_bytes(Encoding.PEM))
-    _write_private(found.key, server.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_private_bytes(found.key, server.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return found
 
 
 def make_node_key(place: Path) -> Path:
     """A key by which a SuperNode is known, in OpenSSH's form; the public one beside it."""
     key = ec.generate_private_key(ec.SECP384R1())
-    _write_private(place, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    write_private_bytes(place, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public = place.with_name(f"{place.name}.pub")
     public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
     return public
@@ -90,6 +90,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _write_private(place: Path, content: bytes) -> None:
+def write_private_bytes(place: Path, content: bytes) -> None:
+    """What only its owner may read."""
     with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)

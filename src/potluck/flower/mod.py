@@ -30,10 +30,9 @@ from potluck.flower.trim import Bringing, bringing
 from potluck.flower.wire import RECORD, Claim, Notice, Rules
 from potluck.game import Own, Record, observe_one
 from potluck.game.observation import observation_size
-from potluck.ledger import Account, Opening, Statement, countersign, join, public_key, receive
+from potluck.ledger import MICRO, Account, Opening, Statement, countersign, join, public_key, receive
 
 LOG = logging.getLogger("flwr")
-MICRO = 1e-6
 EXAMPLES = "num-examples"
 
 
@@ -159,7 +158,7 @@ def _receive(turn: _Turn) -> None:
         except PotluckError as fault:
             LOG.warning("potluck: a settlement is refused: %s", fault)
             break
-        transfer = statement.transfer * MICRO
+        transfer = statement.transfer / MICRO
         if decision is None or statement.contribution is None:
             agent = turn.decider.paid(agent, None)
             earned += turn.site.profit * statement.precision + transfer

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Context
 from pydantic import Field, PrivateAttr, ValidationError
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, reason
 from potluck.ledger import read_key, read_public
 from potluck.scenario.explain import first_fault
 from potluck.scenario.fields import AtLeastOne, Described, NonNegative, Positive, Share
@@ -55,7 +55,7 @@ def read_site(place: Path) -> Site:
         site._folder = place.parent
         return site
     except OSError as fault:
-        raise PotluckError(f"{place}: {(fault.strerror or str(fault)).lower()}; name the silo's terms file") from None
+        raise PotluckError(f"{place}: {reason(fault)}; name the silo's terms file") from None
     except ValidationError as fault:
         raise PotluckError(f"{place}: {first_fault(fault, Site)}") from None
     except ValueError as fault:

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import PyTree
 
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, file_faults, reason
 from potluck.flower.deciders import Decider
 from potluck.ledger import Account
 from potluck.training.files import read_arrays, write_arrays
@@ -79,7 +79,7 @@ def load_state(place: Path, decider: Decider) -> SiloState:
     except _AnotherAgentError as other:
         about, agent = other.about, decider.init()
     except OSError as fault:
-        raise PotluckError(f"{place}: {(fault.strerror or str(fault)).lower()}; a silo must read its state") from None
+        raise PotluckError(f"{place}: {reason(fault)}; a silo must read its state") from None
     except (ValueError, KeyError, TypeError) as fault:
         raise PotluckError(
             f"{place}: not a silo's state that can be read ({fault}); restore it, or remove it to begin anew"
@@ -112,11 +112,8 @@ def save_state(place: Path, decider: Decider, state: SiloState) -> None:
         "slots": state.slots,
         "earned": state.earned,
     }
-    try:
+    with file_faults(place, "what was there is kept, make room", failed="not written"):
         write_arrays(place, MARK, about, state.agent, private=True)
-    except OSError as fault:
-        reason = (fault.strerror or str(fault)).lower()
-        raise PotluckError(f"{place}: not written ({reason}); what was there is kept, make room") from None
 
 
 def _membership(values: dict[str, Any]) -> Membership:

@@ -1,9 +1,8 @@
 """One command's worth of federation: a consortium on this machine, its processes, a run, and a look at the ledger."""
 
-import fcntl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from potluck.flower.deciders import FixedShare, named
 from potluck.flower.federation import Federation, deployed, simulated
 from potluck.ledger import Row, reading
 from potluck.scenario import FederationConfig, Scenario, render
+from potluck.training.run import claim
 
 LOOKING = 0.5
 """Seconds between two looks at the ledger."""
@@ -64,7 +64,7 @@ def play(trial: Trial, watch: Callable[[list[Row]], None] = lambda _: None) -> t
     In a folder that holds a consortium, the same silos play on: agents know what they learnt, the ledger goes on.
     """
     trial.folder.mkdir(parents=True, exist_ok=True)
-    with _alone(trial.folder):
+    with claim(trial.folder, "running a federation"):
         consortium = _consortium(trial)
         run = f"run-{_runs(consortium) + 1}"
         config: dict[str, str | int | float] = {
@@ -135,13 +135,3 @@ def _settled(consortium: Consortium, run: str, after: int) -> Iterator[list[Row]
         rows = [row for row in book.rows(run=run) if row.slot > after]
     width = len(consortium.names)
     yield from (rows[at : at + width] for at in range(0, len(rows), width))
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    with (folder / "lock").open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PotluckError(f"{folder}: a federation is up here; stop it first", field="out") from None
-        yield

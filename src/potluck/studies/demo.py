@@ -20,7 +20,7 @@ from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
 from potluck.training.config import RUN, RunConfig, read_config
 from potluck.training.files import write_text
-from potluck.training.run import METRICS, Progress, Trained, claim, train_in, trained
+from potluck.training.run import LOCK, METRICS, Progress, Trained, claim, train_in, trained
 
 SLOTS = 17_280
 """Slots of each seed: what two trainings of three seeds play in one to two minutes on two cores."""
@@ -113,7 +113,7 @@ def _is(folder: Path, config: RunConfig) -> bool:
 
 def _clear(folder: Path) -> None:
     """Remove what a run writes, and the folder if that was all."""
-    kinds = ("scenario.toml", METRICS, "certificate.json", "lock", "*.part", "checkpoints/*.ckpt",
+    kinds = ("scenario.toml", METRICS, "certificate.json", LOCK, "*.part", "checkpoints/*.ckpt",
              "checkpoints/*.part", "checkpoints/*.damaged")  # fmt: skip
     for file in [file for kind in kinds for file in folder.glob(kind)]:
         file.unlink()

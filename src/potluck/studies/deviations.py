@@ -44,6 +44,12 @@ class Played:
     transfers: Float[np.ndarray, "seeds games slots silos"]
 
 
+def _played(payoffs: Array, report: Any) -> Played:
+    """Long-term payoffs and what the slots reported, off the device."""
+    parts = (payoffs, report.welfare, report.contributions, report.payoffs, report.transfers)
+    return Played(*map(np.asarray, parts))
+
+
 def evaluated(run: Trained, games: int) -> Played:
     """Play what a run has learnt, without exploration."""
     return _forced(run, games, _free(run))
@@ -59,12 +65,7 @@ def evaluate(
 ) -> Played:
     """Play `games` games of every lane without exploration; the same luck whoever is forced to whatever."""
     payoffs, report = _evaluate(lanes, agents, discount, games, forced, mesh_over(games))
-    return Played(
-        *(
-            np.asarray(part)
-            for part in (payoffs, report.welfare, report.contributions, report.payoffs, report.transfers)
-        )
-    )
+    return _played(payoffs, report)
 
 
 @eqx.filter_jit
@@ -187,12 +188,7 @@ def planned_for_all(run: Trained, games: int, watch: Watcher) -> Played:
     planner, plan = plan_for_all(run, watch)
     payoffs, report = _followed(planner, plan, games, mesh_over(games))
     long = jax.vmap(lambda game: long_term(game, run.config.scenario.discount))(payoffs)
-    return Played(
-        *(
-            np.asarray(part)[None]
-            for part in (long, report.welfare, report.contributions, report.payoffs, report.transfers)
-        )
-    )
+    return _played(*jax.tree.map(lambda leaf: leaf[None], (long, report)))
 
 
 @eqx.filter_jit

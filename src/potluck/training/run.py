@@ -26,7 +26,6 @@ from potluck.training.config import (
     RunConfig,
     read_config,
     seeds_of,
-    setup,
     setup_one,
     values_of,
     warn_of_other_machine,
@@ -75,10 +74,13 @@ class Job:
     """Their text, lane by lane."""
 
     @classmethod
-    def of_run(cls, config: RunConfig, folder: Path) -> "Job":
-        """A lane per seed."""
+    def of_run(cls, config: RunConfig, folder: Path, *, to_train: bool = False) -> "Job":
+        """A lane per seed; where they are `to_train`, there must be room for them."""
+        one = setup_one(config)
+        if to_train:
+            check_room(config, one, config.seeds)
         seeds = seeds_of(config)
-        return cls(folder, config, setup(config), seeds, ("seed",), tuple(map(str, np.asarray(seeds))))
+        return cls(folder, config, stack([one] * config.seeds), seeds, ("seed",), tuple(map(str, np.asarray(seeds))))
 
     @property
     def plan(self) -> str:
@@ -91,13 +93,12 @@ class Job:
         return checkpoints.latest(self.folder / CHECKPOINTS, like, self.plan, metrics)
 
 
-def check_room(config: RunConfig, lanes: int) -> None:
+def check_room(config: RunConfig, one: Setup, lanes: int) -> None:
     """Refuse to train what the memory cannot hold, by the number that is furthest above its default.
 
     All that is learnt is there three times while it is updated; a window keeps, for every slot, what all silos of all
     games saw, and four times what they remembered. Games are divided among devices.
     """
-    one = setup_one(config)
     lane = eqx.filter_eval_shape(first, stack([one]), jnp.zeros(1, jnp.uint32), 1)
     seen = 16.0 * one.environment.players * one.environment.observation_size
     each = 3 * bytes_of((lane.states, lane.memory)) + config.depth * (seen + 4 * bytes_of(lane.memory))
@@ -135,8 +136,7 @@ def start(config: RunConfig, folder: Path, *, interval: float = INTERVAL) -> Gen
     for file in (folder / METRICS, folder / SCENARIO):
         if file.exists() and not _cut_short(folder):
             raise PotluckError(f"{file}: would be overwritten; name another folder")
-    check_room(config, config.seeds)
-    job = Job.of_run(config, folder)
+    job = Job.of_run(config, folder, to_train=True)
     with file_faults(folder, "name a folder to write to"):
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as until_begun:
@@ -154,10 +154,9 @@ def _cut_short(folder: Path) -> bool:
 
 def resume(folder: Path, *, interval: float = INTERVAL) -> Generator[Progress]:
     """Go on from the newest complete checkpoint, or from the beginning; what was written since is cut off."""
-    config = read_config(folder)
-    check_room(config, config.seeds)
+    job = Job.of_run(read_config(folder), folder, to_train=True)
     warn_of_other_machine(folder)
-    return restart(Job.of_run(config, folder), interval)
+    return restart(job, interval)
 
 
 def train_in(folder: Path, config: RunConfig, remedy: str = "name another folder") -> Generator[Progress]:
@@ -207,8 +206,8 @@ def _hashed(file: Path, size: int) -> Any:
     return found
 
 
-def claim(folder: Path) -> IO[bytes]:
-    """Make the run this process's until the file is closed, or the process ends in any way."""
+def claim(folder: Path, doing: str = "training") -> IO[bytes]:
+    """Make the folder this process's until the file is closed, or the process ends in any way."""
     file = (folder / LOCK).open("wb")
     try:
         import fcntl
@@ -218,7 +217,7 @@ def claim(folder: Path) -> IO[bytes]:
         pass
     except BlockingIOError:
         file.close()
-        raise PotluckError(f"{folder}: another process is training here; stop it first, or let it finish") from None
+        raise PotluckError(f"{folder}: another process is {doing} here; stop it first, or let it finish") from None
     return file
 
 

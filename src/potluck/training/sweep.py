@@ -111,7 +111,7 @@ class SweepProgress:
 def begin_sweep(config: SweepConfig, folder: Path) -> None:
     """Make a folder for it and write down what it is; whoever runs it reads that."""
     cells = config.cells()
-    check_room(config.base, len(cells) * config.base.seeds)
+    check_room(config.base, setup_one(config.base), len(cells) * config.base.seeds)
     if (folder / SWEEP).exists():
         raise PotluckError(f"{folder}: holds a sweep; go on with `potluck resume {folder}` or name another folder")
     for place in (folder / TABLE, folder / SCENARIO, *folder.glob("program-*")):
