@@ -13,9 +13,11 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.errors import PotluckError
-from potluck.federation import Dataset, FedAvg, PrecisionSource, State, load
+from potluck.federation import Dataset, FedAvg, PrecisionSource, State, build, load
+from potluck.federation.build import model_of
 from potluck.federation.dynamics import Redraw, Stream
 from potluck.federation.from_scenario import on_task, precision_source
+from potluck.federation.models import CNNArchitecture, PerceptronArchitecture
 from potluck.scenario import FederationConfig, Normal, Scenario, Terms, mechanism_of, parse, preset, render
 from tests.federation.conftest import pictures
 
@@ -144,6 +146,15 @@ def test_moving_keeps_how_training_was_described(digits: Dataset) -> None:
     moved = on_task(described(logistic), "digits", digits)
     assert moved.precision == logistic.model_copy(update={"task": "digits"})
     assert on_task(preset("paper"), "digits", digits).precision == FederationConfig(learning_rate=0.2)
+
+
+def test_a_task_trains_its_own_model_unless_another_is_named() -> None:
+    assert model_of(FederationConfig(task="cifar10")) == "cnn"
+    assert model_of(FederationConfig(task="cifar10", model="mlp")) == "mlp"
+    data = dataclasses.replace(pictures(samples=100, side=10, channels=3), name="cifar10")
+    for model, architecture in ((None, CNNArchitecture), ("mlp", PerceptronArchitecture)):
+        fed = build(FederationConfig(task="cifar10", model=model), data=data, silos=2, samples=20)
+        assert isinstance(fed.architecture, architecture)
 
 
 def test_more_silos_than_samples_are_refused() -> None:

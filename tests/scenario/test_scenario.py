@@ -277,7 +277,7 @@ def test_a_key_of_thousands_of_parts_costs_no_memory(text: str) -> None:
         tracemalloc.stop()
 
 
-REAL = render(preset("paper").model_copy(update={"precision": FederationConfig()}))
+REAL = render(preset("paper").model_copy(update={"precision": FederationConfig(model="mlp")}))
 REAL_MISTAKES = [
     (
         'task = "digits"',
@@ -322,7 +322,7 @@ def test_a_mistake_in_real_training_is_named_in_one_line(right: str, wrong: str,
 
 def test_data_changes_in_one_way_only() -> None:
     text = REAL.replace('dynamics = "static"', 'dynamics = "stream"')
-    assert parse(text).precision == FederationConfig(dynamics="stream")
+    assert parse(text).precision == FederationConfig(model="mlp", dynamics="stream")
     with pytest.raises(PotluckError, match=r"precision\.dynamics must be static where silos\.redraw names samples"):
         parse(text.replace('redraw = ["communication"]', 'redraw = ["samples"]'))
 

@@ -7,7 +7,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from flower_digits.task import accuracy, federation, initial, pool, train
 
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 
 
 @client.train()

@@ -36,7 +36,7 @@ PlotOption = Annotated[Path | None, typer.Option(help="Save the picture here (PN
 
 CONFIG = {
     "task": (str, "What is learnt; `potluck list task` names what there is."),
-    "model": (str, "What is trained; `potluck list model`."),
+    "model": (str, "What is trained, see `potluck list model`; the task's own otherwise."),
     "hidden": (int, "Hidden units of mlp."),
     "partition": (str, "How data falls to the silos: iid, dirichlet, quantity or natural."),
     "concentration": (float, "Of dirichlet: small is skewed, large is even."),
@@ -66,13 +66,10 @@ takes_config = takes(
 def _described(asked: dict[str, Any]) -> tuple["FederationConfig", "Dataset"]:
     """The config that was asked for, and its data loaded with its progress on stderr."""
     from potluck.federation import federation_config
-    from potluck.federation.tasks import TASKS
+    from potluck.federation.build import model_of
 
-    given = {name: value for name, value in asked.items() if value is not None}
-    config = federation_config(**given)
-    own = TASKS[config.task.partition(":")[0]].model
-    config = config if "model" in given else config.model_copy(update={"model": own})
-    return config, load_shown(config.task)
+    config = federation_config(**{name: value for name, value in asked.items() if value is not None})
+    return config.model_copy(update={"model": model_of(config)}), load_shown(config.task)
 
 
 def _sizes(samples: str | None) -> int | list[int] | None:

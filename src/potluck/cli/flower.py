@@ -2,7 +2,6 @@
 
 import importlib.util
 import json as jsonlib
-import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -72,7 +71,6 @@ def up(
     deciding = _agents(policy or [], agent, chosen.silos.count)
     trial = Trial(chosen, slots, deciding, out, tls=tls, simulation=simulation)
     begun, console = time.monotonic(), Console(stderr=True)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     played: list[dict[str, Any]] = []
     with console.status("Starting the federation…") as status:
 

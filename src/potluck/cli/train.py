@@ -212,6 +212,15 @@ def _source(config: "RunConfig") -> str:
     return getattr(config.scenario.precision, "task", "curve")
 
 
+def _model(config: "RunConfig") -> str | None:
+    """What silos train; on the curve, nothing."""
+    from potluck.federation.build import model_of
+    from potluck.scenario import FederationConfig
+
+    precision = config.scenario.precision
+    return model_of(precision) if isinstance(precision, FederationConfig) else None
+
+
 def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board: Board | None, json: bool) -> None:
     """Show a run's progress to its end, or to Ctrl-C."""
     from potluck.training.metrics import summary
@@ -232,7 +241,7 @@ def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board:
                 board.close()
     found = {
         "run": str(folder), "agent": config.agent, "task": _source(config),
-        "model": getattr(config.scenario.precision, "model", None), "seeds": config.seeds,
+        "model": _model(config), "seeds": config.seeds,
         "games": config.games, "seconds": round(time.monotonic() - begun, 3), "slots_per_second": display.rate,
         **summary(folder / METRICS),
     }  # fmt: skip

@@ -72,7 +72,7 @@ def build(
     )
     check_pools(changes, pools)
     fitted = config.model_copy(update={"hidden": config.hidden or task.hidden})
-    shape = MODELS[config.model](data.shape, data.classes, fitted)
+    shape = MODELS[config.model or task.model](data.shape, data.classes, fitted)
     check_room(shape, silos, "model")
     centre, deviation = data.standard()
     held_out = slice(config.held_out)
@@ -186,6 +186,11 @@ def integer(name: str, value: object, least: int = 1) -> int:
     if number < least:
         raise PotluckError(f"must be {least} or more, got {number}", field=name)
     return number
+
+
+def model_of(config: FederationConfig) -> str:
+    """What is trained: the model that is named, else the task's own."""
+    return config.model or TASKS[config.task.partition(":")[0]].model
 
 
 def defaults_of(data: Dataset) -> Task:

@@ -48,8 +48,7 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None, model: s
     silos = scenario.silos
     config = scenario.precision
     if isinstance(config, CurvePrecision):
-        own = defaults_of(data)
-        config = FederationConfig(learning_rate=own.learning_rate, model=own.model)
+        config = FederationConfig(learning_rate=defaults_of(data).learning_rate)
     if model is not None:
         config = federation_config(**{**config.model_dump(), "model": model})
     if len(data.labels) < silos.count:

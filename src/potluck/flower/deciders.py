@@ -4,7 +4,9 @@ A decider is pure but for what it reads from its file: its state is a tree of ar
 between two slots. Every slot may run in a process of its own.
 """
 
+import copy
 import dataclasses
+import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,11 +245,19 @@ def decider(agent: str | float | Path, site: Site, rules: Rules, silos: int, siz
         return FixedShare(float(chosen))
     file = site.beside(str(chosen))
     if file.is_file():
-        return Policy(_fitting(load_policy(file), file, rules, silos))
+        known = file.stat()
+        policy = _loaded(file, known.st_ino, known.st_size, known.st_mtime_ns)
+        return Policy(_fitting(copy.copy(policy), file, rules, silos))
     name = str(chosen)
     if Path(name).suffix or os.sep in name:
         raise PotluckError(f"{file}: no such file; write one with `potluck export`")
     return named(name, rules, silos, size)
+
+
+@functools.lru_cache
+def _loaded(file: Path, *_: int) -> LoadedPolicy:
+    """Read once while the file stays as it is: a process of the simulation engine plays many slots."""
+    return load_policy(file)
 
 
 def named(name: str, rules: Rules, silos: int, size: int) -> Decider:

@@ -77,15 +77,23 @@ class _Turn:
     run: str
     """The opening's hash."""
     size: int
+    accepted: list[Statement] = dataclasses.field(default_factory=list)
+    """Settlements that are not on the disk yet."""
 
     @property
     def membership(self) -> Membership:
         return self.state.memberships[self.run]
 
     def keep(self, membership: Membership, **changes: object) -> None:
-        """Remember, and on the disk."""
+        """Remember."""
         memberships = {**self.state.memberships, self.run: membership}
         self.state = dataclasses.replace(self.state, memberships=memberships, **changes)  # type: ignore[arg-type]
+
+    def save(self) -> None:
+        """Remember on the disk."""
+        if self.accepted:
+            _receipt(self.place, self.accepted)
+            self.accepted = []
         save_state(self.place, self.decider, self.state)
 
     def claim(self, amount: float) -> Claim:
@@ -108,11 +116,19 @@ def _answer(agent: str | float | Path, message: Message, context: Context, call_
         return _unweighted(call_next(_bare(message), context), rules.weighted_by, None)
     turn = _begin(agent, notice, opening, rules, context)
     _receive(turn)
+    if training and not notice.closing:
+        return _train(turn, message, context, call_next)
+    if turn.accepted:
+        turn.save()
     if not training:
         return _unweighted(call_next(_bare(message), context), rules.weighted_by, turn.claim(0.0))
-    if notice.closing:
-        return Message(RecordDict({RECORD: turn.claim(0.0).to_record()}), reply_to=message)
-    decision = _decide(turn)
+    return Message(RecordDict({RECORD: turn.claim(0.0).to_record()}), reply_to=message)
+
+
+def _train(turn: _Turn, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Decide, and have the app train; what was decided is on the disk before."""
+    notice, rules, decision = turn.notice, turn.rules, _decide(turn)
+    turn.save()
     if decision.share == 0:
         brought = RecordDict({"metrics": MetricRecord({rules.weighted_by: 0.0})})
         return _claimed(turn, Message(brought, reply_to=message), 0.0)
@@ -123,6 +139,7 @@ def _answer(agent: str | float | Path, message: Message, context: Context, call_
     samples, held = _trained_on(slot)
     decisions = {**turn.membership.decisions, notice.slot: dataclasses.replace(decision, samples=samples)}
     turn.keep(dataclasses.replace(turn.membership, decisions=decisions), held=float(held))
+    turn.save()
     return _claimed(turn, reply, decision.share if rules.basis == "fraction" else samples)
 
 
@@ -146,7 +163,6 @@ def _receive(turn: _Turn) -> None:
     """Take every settlement that is genuine, new and next; the agent is paid. The rest is refused, and said so."""
     membership, state = turn.membership, turn.state
     agent, earned, slots = state.agent, state.earned, state.slots
-    accepted: list[Statement] = []
     for raw in turn.notice.statements:
         try:
             statement = Statement.from_bytes(raw)
@@ -168,9 +184,8 @@ def _receive(turn: _Turn) -> None:
         slots += 1
         open_ = {slot: kept for slot, kept in membership.decisions.items() if slot > statement.slot}
         membership = dataclasses.replace(membership, account=account, decisions=open_)
-        accepted.append(statement)
-    if accepted:
-        _receipt(turn.place, accepted)
+        turn.accepted.append(statement)
+    if turn.accepted:
         turn.keep(membership, agent=agent, earned=earned, slots=slots)
 
 
@@ -194,7 +209,7 @@ def _receipt(place: Path, statements: list[Statement]) -> None:
 
 
 def _decide(turn: _Turn) -> Decision:
-    """The agent's contribution, kept on the disk before anything is trained; the same slot again, the same answer."""
+    """The agent's contribution; the same slot again, the same answer."""
     membership, slot, site = turn.membership, turn.notice.slot, turn.site
     if slot <= membership.account.slot or any(slot < known for known in membership.decisions):
         raise PotluckError(f"slot {slot} of run {turn.notice.run} is over for this silo; the message is a replay")
@@ -226,15 +241,16 @@ def _observation(turn: _Turn, account: Account) -> Float[Array, " observation"]:
         # On basis samples a silo may bring more than the unit; policies have seen shares.
         Record(*map(_array, (np.minimum(history.contributions, 1.0), history.signal, history.precision))),
         Own(_array(past), _array(site.samples or turn.state.held)),
-        jnp.asarray(account.place),
-        jnp.asarray(min(slot - 1, rules.horizon)),
+        _array(account.place, int),
+        _array(min(slot - 1, rules.horizon), int),
         rules.horizon,
         rules.observation,
     )
 
 
-def _array(numbers: ArrayLike) -> Float[Array, "..."]:
-    return jnp.asarray(np.asarray(numbers, np.float32))
+def _array(numbers: ArrayLike, kind: type = float) -> Array:
+    """By way of NumPy: JAX alone would compile something to convert them, in every process."""
+    return jnp.asarray(np.asarray(numbers, np.int32 if kind is int else np.float32))
 
 
 _observe = eqx.filter_jit(observe_one)

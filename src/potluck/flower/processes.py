@@ -10,9 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from potluck.errors import PotluckError
 
@@ -55,9 +57,12 @@ class Group:
         self._logs = logs
         self._environment = {**os.environ, **environment, MARK: self._mark}
         self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._terminated: Any = None
 
     def __enter__(self) -> "Group":
-        """End what an owner that is gone has left behind."""
+        """End what an owner that is gone has left behind; from now on a request to end us is one to end them."""
+        if threading.current_thread() is threading.main_thread():
+            self._terminated = signal.signal(signal.SIGTERM, _interrupt)
         for pid, mark in list(_marked()):
             owner, _, rest = mark.partition("-")
             if owner.isdecimal() and _born(int(owner)) != rest.partition("-")[0]:
@@ -67,6 +72,8 @@ class Group:
 
     def __exit__(self, *_: object) -> None:
         """End all of ours, their descendants too."""
+        if self._terminated is not None:
+            signal.signal(signal.SIGTERM, self._terminated)
         self.stop(list(self._started))
         until = time.monotonic() + GRACE
         while (left := self.members()) and time.monotonic() < until:
@@ -145,6 +152,10 @@ def program(name: str) -> str:
     """A program that was installed beside this Python."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.exists() else name
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

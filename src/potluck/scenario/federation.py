@@ -20,7 +20,10 @@ class FederationConfig(Described):
         Literal["fedavg"], Field(description="where precision P, accuracy on held-out data, comes from")
     ] = "fedavg"
     task: Annotated[str, Field(description="what is learnt; `potluck list task` names what there is")] = "digits"
-    model: Annotated[str, member_of("model"), Field(description="what is trained; `potluck list model`")] = "mlp"
+    model: Annotated[
+        Annotated[str, member_of("model")] | None,
+        Field(description="what is trained, see `potluck list model`; the task's own if left out"),
+    ] = None
     hidden: Annotated[Count | None, Field(description="hidden units of mlp; the task's own if left out")] = None
     channels: Annotated[tuple[Count, Count], Field(description="channels of cnn")] = (8, 16)
     partition: Annotated[PartitionName, Field(description="how data falls to the silos")] = "iid"

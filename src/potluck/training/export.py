@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from potluck.agents.actors import ACTORS, Actor
@@ -39,7 +40,6 @@ class LoadedPolicy:
         self.about = about
         """Which agent and silo it comes from, and what it must be shown: N, H and the scenario's `observation`."""
         self.actor = actor
-        self._step = eqx.filter_jit(lambda actor, memory, seen: actor(memory, seen))
         self.start()
 
     def start(self) -> None:
@@ -63,8 +63,14 @@ class LoadedPolicy:
                 f": number {at} must be in {bounds}, got {seen[at]:g}; observe_one writes shares, not percent",
                 field="observation",
             )
-        self.memory, shares = self._step(self.actor, self.memory, seen)
+        self.memory, shares = _step(self.actor, self.memory, jnp.asarray(seen))
         return float(shares[0])
+
+
+@eqx.filter_jit
+def _step(actor: Actor, memory: Any, seen: Float[Array, " observation"]) -> tuple[Any, Float[Array, " action"]]:
+    """Compiled once for all policies of a form."""
+    return actor(memory, seen)
 
 
 def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> None:
