@@ -52,6 +52,10 @@ class Decider(Protocol):
         """What it knows before it has seen anything."""
         ...
 
+    def shape(self) -> PyTree:
+        """The shape of what it knows, for who reads it from a file."""
+        ...
+
     def decide(self, state: PyTree, situation: Situation, cap: float) -> tuple[PyTree, float]:
         """The contribution of the coming slot, at most `cap`."""
         ...
@@ -75,6 +79,8 @@ class FixedShare:
     def init(self) -> None:
         """Nothing to know."""
 
+    shape = init
+
     def decide(self, state: None, situation: Situation, cap: float) -> tuple[None, float]:
         """The share."""
         del situation
@@ -96,6 +102,10 @@ class Policy:
     def init(self) -> PyTree:
         """An empty memory."""
         return self._policy.actor.initial_memory()
+
+    def shape(self) -> PyTree:
+        """Like any memory of it."""
+        return self._policy.memory
 
     def decide(self, state: PyTree, situation: Situation, cap: float) -> tuple[PyTree, float]:
         """As it was trained to."""
@@ -160,6 +170,10 @@ class Learning:
             slots=jnp.asarray(0),
             decided=jnp.asarray(False),
         )
+
+    def shape(self) -> PyTree:
+        """Of arrays that nobody fills."""
+        return eqx.filter_eval_shape(self.init)
 
     def decide(self, state: LearnerState, situation: Situation, cap: float) -> tuple[LearnerState, float]:
         """Learn from the window if it is full, then draw from the policy."""

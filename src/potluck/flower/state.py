@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 from jaxtyping import PyTree
 
 from potluck.errors import PotluckError, file_faults, reason
@@ -70,7 +69,7 @@ def load_state(place: Path, decider: Decider) -> SiloState:
     def like(about: dict[str, Any]) -> PyTree:
         if about["agent"] != decider.name:
             raise _AnotherAgentError(about)
-        return eqx.filter_eval_shape(decider.init)
+        return decider.shape()
 
     try:
         about, agent = read_arrays(place, MARK, like)

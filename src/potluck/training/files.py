@@ -46,8 +46,7 @@ def read_arrays(place: Path, mark: bytes, like: Callable[[dict[str, Any]], Tree]
     about = json.loads(line)
     wanted, rest = eqx.partition(like(about), lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
     stream = io.BytesIO(arrays)
-    shapes = jax.eval_shape(lambda tree: jax.tree.map(plain, tree), wanted)
-    numbers = jax.tree.map(lambda leaf: _read_array(stream, leaf), shapes)
+    numbers = jax.tree.map(lambda leaf: _read_array(stream, _plain_shape(leaf)), wanted)
     if stream.read(1):
         raise ValueError("it holds more arrays than belong there")
     found: Tree = eqx.combine(jax.tree.map(_keyed, numbers, wanted), rest)
@@ -95,6 +94,11 @@ def _is_key(leaf: Any) -> bool:
 def plain(leaf: Any) -> Any:
     """Random keys as the numbers behind them."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _plain_shape(leaf: Any) -> Any:
+    """Shape and kind of the numbers behind a leaf."""
+    return jax.eval_shape(plain, leaf) if _is_key(leaf) else leaf
 
 
 def _keyed(leaf: Any, wanted: Any) -> Any:
