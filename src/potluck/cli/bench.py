@@ -227,7 +227,7 @@ def flower(
     repeats: Annotated[int, typer.Option(min=1, help="Runs without and with, by turns; the median counts.")] = 3,
     epochs: Annotated[
         int, typer.Option(min=1, help="Local epochs of a slot over 350 digits: how long the app itself takes.")
-    ] = 3000,
+    ] = 500,
     json: JsonOption = False,
 ) -> None:
     """Time a slot of the digits app on plain Flower and with Potluck, by turns on the same federation.
