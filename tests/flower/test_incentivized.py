@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
@@ -316,7 +316,17 @@ def test_a_precision_that_is_none_is_named(consortium: Consortium, grid: LocalGr
         incentivized(consortium, precision=wrong).start(grid, START, num_rounds=1)
 
 
-def test_a_plain_coordinator_is_served_as_before(consortium: Consortium, grid: LocalGrid) -> None:
+def test_who_names_no_terms_serves_a_plain_coordinator_as_before(
+    consortium: Consortium, grid: LocalGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = Context(run_id=7, node_id=1, node_config={}, state=RecordDict(), run_config={})
+    monkeypatch.setattr(grid, "context", lambda _: nobody)
     result = FedAvg(fraction_evaluate=0.0).start(grid, START, num_rounds=1)
     assert isinstance(result.train_metrics_clientapp[1], MetricRecord)
+    assert not consortium.state(0).exists()
+
+
+def test_a_silo_does_not_train_outside_of_slots(consortium: Consortium, grid: LocalGrid) -> None:
+    result = FedAvg(fraction_evaluate=0.0).start(grid, START, num_rounds=1)
+    assert result.train_metrics_clientapp == {}
     assert not consortium.state(0).exists()

@@ -1,6 +1,7 @@
 """Bad answers: refused, named, settled as absent, and nobody else is harmed."""
 
 import dataclasses
+import io
 import re
 from collections.abc import Callable
 
@@ -79,6 +80,13 @@ def not_an_array(_: Consortium, reply: Message) -> None:
     reply.content["arrays"]["0"].data = b"\x93NUMPY\x01\x00nonsense"
 
 
+def an_archive(_: Consortium, reply: Message) -> None:
+    """NumPy opens it, as something that is no array."""
+    stream = io.BytesIO()
+    np.savez(stream, np.zeros(3))
+    reply.content["arrays"]["0"].data = stream.getvalue()
+
+
 def unweighted(_: Consortium, reply: Message) -> None:
     reply.content["metrics"]["num-examples"] = 0.5
 
@@ -95,12 +103,14 @@ SMALL, SQUARE = np.zeros(3, np.float32), np.ones((2, 2), np.float32)
         pytest.param(lie(-0.5), "nobody can bring less than nothing", id="negative"),
         pytest.param(nan_weights, "array 0 holds what is no number", id="weights of NaN"),
         pytest.param(nan_metric, "its loss holds what is no number", id="a metric of NaN"),
-        pytest.param(arrays(np.zeros(4, np.float32), SQUARE), r"must be float32\[3\], got float32\[4\]", id="shape"),
-        pytest.param(arrays(np.zeros(3), SQUARE), "got float64", id="type"),
+        pytest.param(
+            arrays(np.zeros(4, np.float32), SQUARE), r"must be numbers of shape \[3\], got float32", id="shape"
+        ),
+        pytest.param(arrays(np.zeros(3, complex), SQUARE), "got complex128", id="type"),
+        pytest.param(an_archive, "array 0 cannot be read", id="an archive"),
         pytest.param(arrays(SMALL), "not those of the model", id="an array too few"),
         pytest.param(not_an_array, "array 0 cannot be read", id="no array at all"),
         pytest.param(a_hundred_megabytes, "it sent 100,0.* bytes", id="100 MB"),
-        pytest.param(other_metrics, "its metrics are not those of the others", id="other metrics"),
         pytest.param(two_metric_records, "must send one MetricRecord, got 2", id="two metric records"),
         pytest.param(unweighted, "its num-examples is not what it claims", id="another weight"),
         pytest.param(no_claim, r"needs mods=\[contribution", id="no claim"),
@@ -151,3 +161,18 @@ def test_a_silo_that_says_nothing_or_fails_is_absent(
     incentivized(consortium).start(grid, START, num_rounds=1)
     assert [row.contribution for row in rows(consortium)] == [1.0, 1.0, None, 1.0]
     assert "absent" in said.text
+
+
+def test_what_one_reply_has_beyond_the_others_shuts_nobody_out(consortium: Consortium, grid: LocalGrid) -> None:
+    def richer(reply: Message) -> list[Message]:
+        if reply.metadata.src_node_id == BAD:
+            other_metrics(consortium, reply)
+            arrays = reply.content["arrays"]
+            del reply.content["arrays"]
+            reply.content["weights"] = arrays
+        return [reply]
+
+    grid.replies = richer
+    result = incentivized(consortium).start(grid, START, num_rounds=1)
+    assert [row.contribution for row in rows(consortium)] == [1.0] * 4
+    assert set(result.train_metrics_clientapp[1]) == {"loss"}

@@ -59,6 +59,10 @@ def rules_of(scenario: Scenario, mechanism: Mechanism[Any], weighted_by: str, pr
     )
 
 
+MOST_TOLD = 100
+"""Settlements in one message."""
+
+
 class Books:
     """One run: settles slots one after the other, and knows what each silo has still to be told."""
 
@@ -129,9 +133,11 @@ class Books:
         """A silo says how far it has received: keep its word for that, and know what it lacks."""
         silo, last = self.opening.silos[place].name, self.slot - 1
         received = min(max(claim.received, 0), last)
-        if place not in self._told:
-            self._told[place] = self._ledger.statements(self.opening.run, silo, after=received)
-        self._told[place] = [statement for statement in self._told[place] if statement.slot > received]
+        told = [statement for statement in self._told.get(place, ()) if statement.slot > received]
+        next_ones = range(received + 1, min(last, received + MOST_TOLD) + 1)
+        if [statement.slot for statement in told[:MOST_TOLD]] != list(next_ones):  # it is new, or its state is older
+            told = self._ledger.statements(self.opening.run, silo, after=received, most=MOST_TOLD)
+        self._told[place] = told
         if claim.countersignature:
             try:
                 word = Countersignature.from_bytes(claim.countersignature)
@@ -141,8 +147,8 @@ class Books:
                 LOG.warning("potluck: %s: its countersignature is refused: %s", silo, fault)
 
     def to_tell(self, place: int) -> tuple[bytes, ...]:
-        """What a silo has not confirmed, oldest first."""
-        return tuple(statement.to_bytes() for statement in self._told.get(place, ()))
+        """What a silo has not confirmed, oldest first, and not more than a message should carry."""
+        return tuple(statement.to_bytes() for statement in self._told.get(place, [])[:MOST_TOLD])
 
     def keep_words(self) -> None:
         """Write down the countersignatures that no slot has taken along."""

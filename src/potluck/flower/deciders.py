@@ -180,7 +180,7 @@ class Learning:
         seen = jnp.asarray(situation.observation, jnp.float32)
         if bool(state.decided):  # and never paid
             state = _empty(state)
-        if int(state.slots) == self._depth:
+        if int(state.slots) >= self._depth:
             state = _empty(eqx.filter_jit(_updated)(self._learner, state, seen))
         at = int(state.slots)
         if situation.first:
@@ -206,9 +206,11 @@ class Learning:
         return state, share
 
     def paid(self, state: LearnerState, payoff: float | None) -> LearnerState:
-        """One more slot of the window is complete, or the window is broken."""
+        """One more slot of the window is complete, or the window is broken; what nobody waits for changes nothing."""
         if payoff is None:
             return _empty(state)
+        if not bool(state.decided):
+            return state
         paid = state.payoff.at[int(state.slots)].set(payoff)
         return dataclasses.replace(state, payoff=paid, slots=state.slots + 1, decided=jnp.asarray(False))
 

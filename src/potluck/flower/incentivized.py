@@ -11,6 +11,7 @@ import logging
 import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,7 +125,10 @@ class Incentivized(Strategy):
             result = super().start(
                 grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
             )
-            self._hand_over(grid)
+            try:
+                self._hand_over(grid)
+            except PotluckError as fault:  # the trained model is not lost for that
+                LOG.error("potluck: the last settlement could not be handed over: %s", fault)
         finally:
             if self._books is not None:
                 self._books.close()
@@ -154,7 +158,7 @@ class Incentivized(Strategy):
         books = self._opened
         self._heard, refused = sift(replies, self._asked)
         self._name(refused)
-        for one in self._heard:
+        for one in (*self._heard, *(no.signed for no in refused if no.signed)):
             self._nodes[one.node] = one.place
             books.hear(one.place, one.claim)
         bringing = [_bare(one.message) for one in self._heard if one.claim.amount > 0]
@@ -181,7 +185,7 @@ class Incentivized(Strategy):
         metric = self._precision if isinstance(self._precision, str) else None
         replies = list(replies)
         self._confirm(replies)
-        good, refused = sift_evaluations(replies, self._weighted_by, metric)
+        good, refused = sift_evaluations(replies, self._weighted_by, metric, self._nodes)
         self._name(refused)
         metrics = self.strategy.aggregate_evaluate(server_round, [_bare(reply) for reply in good]) if good else None
         if metric is not None:
@@ -248,7 +252,8 @@ class Incentivized(Strategy):
     def _notice(self, node: int, *, closing: bool = False) -> Notice:
         books = self._opened
         told = books.to_tell(self._nodes[node]) if node in self._nodes else ()
-        return Notice(books.opening.run, books.slot, books.opening.to_bytes(), books.history, told, closing)
+        bare = Notice(books.opening.run, books.slot, books.opening.to_bytes(), books.history, told, closing)
+        return replace(bare, signature=self._key.sign(bare.signed_bytes()))
 
     def _settle(self, precision: float) -> None:
         books = self._opened
@@ -279,7 +284,7 @@ class Incentivized(Strategy):
             if not reply.has_error() and RECORD in reply.content.config_records:
                 heard, refused = sift([reply], self._asked)
                 self._name(refused)
-                for one in heard:
+                for one in (*heard, *(no.signed for no in refused if no.signed)):
                     books.hear(one.place, one.claim)
 
     def _hand_over(self, grid: Grid) -> None:

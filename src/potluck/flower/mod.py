@@ -25,12 +25,13 @@ from numpy.typing import ArrayLike
 from potluck.errors import PotluckError
 from potluck.flower.deciders import Decider, Situation, decider
 from potluck.flower.site import Site, named_file, read_site
-from potluck.flower.state import Decision, Membership, SiloState, load_state, save_state
+from potluck.flower.state import Decision, Membership, SiloState, load_state, locked, save_state
 from potluck.flower.trim import Bringing, bringing
 from potluck.flower.wire import RECORD, Claim, Notice, Rules
 from potluck.game import Own, Record, observe_one
 from potluck.game.observation import observation_size
 from potluck.ledger import MICRO, Account, Opening, Statement, countersign, join, public_key, receive
+from potluck.ledger.keys import signed
 
 LOG = logging.getLogger("flwr")
 EXAMPLES = "num-examples"
@@ -41,14 +42,18 @@ def contribution(agent: str | float | Path = "mpgd") -> Mod:
 
     `agent` is a policy file written by `potluck export`, the name of a learner that begins afresh, or a fixed share.
     What the silo's own terms file says of `agent` and `cap` comes first. --node-config names that file (`terms`) and
-    the one in which the agent remembers (`agent-state`). Messages of a coordinator without Potluck pass unchanged.
+    the one in which the agent remembers (`agent-state`). Where no file is named, messages of a coordinator without
+    Potluck pass unchanged; a silo that has one trains in slots alone, or a coordinator could pass its agent by.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        if RECORD not in message.content:
+        noticed = RECORD in message.content
+        if not noticed and not (context.node_config.get("terms") or context.run_config.get("terms")):
             return call_next(message, context)
         try:
-            return _answer(agent, message, context, call_next)
+            if noticed:
+                return _answer(agent, message, context, call_next)
+            return _evaluated(message, context, call_next, EXAMPLES)
         except PotluckError as fault:
             LOG.error("potluck: %s", fault)
             return _silent(message, "this silo cannot take part in the slot; its own log says why")
@@ -79,6 +84,8 @@ class _Turn:
     size: int
     accepted: list[Statement] = dataclasses.field(default_factory=list)
     """Settlements that are not on the disk yet."""
+    disputed: list[Statement] = dataclasses.field(default_factory=list)
+    """What the coordinator has signed and the silo does not accept: evidence."""
 
     @property
     def membership(self) -> Membership:
@@ -91,9 +98,8 @@ class _Turn:
 
     def save(self) -> None:
         """Remember on the disk."""
-        if self.accepted:
-            _receipt(self.place, self.accepted)
-            self.accepted = []
+        _keep_receipts(self.place, self.accepted, self.disputed)
+        self.accepted, self.disputed = [], []
         save_state(self.place, self.decider, self.state)
 
     def claim(self, amount: float) -> Claim:
@@ -107,39 +113,45 @@ class _Turn:
 def _answer(agent: str | float | Path, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     record = message.content.config_records[RECORD]
     if "weighted-by" in record:  # the untrained model is evaluated, before there is a run
-        return _unweighted(call_next(_bare(message), context), str(record["weighted-by"]), None)
+        return _evaluated(message, context, call_next, str(record["weighted-by"]))
     notice = Notice.from_record(record)
     training = message.metadata.message_type == MessageType.TRAIN
     opening = Opening.from_bytes(notice.opening)
     rules = Rules.from_text(opening.rules)
     if not training and not notice.statements:
-        return _unweighted(call_next(_bare(message), context), rules.weighted_by, None)
-    turn = _begin(agent, notice, opening, rules, context)
-    _receive(turn)
-    if training and not notice.closing:
-        return _train(turn, message, context, call_next)
-    if turn.accepted:
+        return _evaluated(message, context, call_next, rules.weighted_by)
+    with locked(named_file(context, "agent-state")):
+        turn = _begin(agent, notice, opening, rules, context)
+        _receive(turn)
+        decision = _decide(turn) if training and not notice.closing else None
         turn.save()
+    if decision is not None:
+        return _train(turn, decision, message, context, call_next)
     if not training:
-        return _unweighted(call_next(_bare(message), context), rules.weighted_by, turn.claim(0.0))
+        return _evaluated(message, context, call_next, rules.weighted_by, turn.claim(0.0))
     return Message(RecordDict({RECORD: turn.claim(0.0).to_record()}), reply_to=message)
 
 
-def _train(turn: _Turn, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Decide, and have the app train; what was decided is on the disk before."""
-    notice, rules, decision = turn.notice, turn.rules, _decide(turn)
-    turn.save()
+def _train(
+    turn: _Turn, decision: Decision, message: Message, context: Context, call_next: ClientAppCallable
+) -> Message:
+    """Have the app train on what was decided, and remember on how much it did."""
+    notice, rules = turn.notice, turn.rules
     if decision.share == 0:
         brought = RecordDict({"metrics": MetricRecord({rules.weighted_by: 0.0})})
         return _claimed(turn, Message(brought, reply_to=message), 0.0)
     with bringing(decision.share) as slot:
         reply = call_next(_bare(message), context)
     if reply.has_error():
-        return reply
+        return _failed(message, reply)
     samples, held = _trained_on(slot)
-    decisions = {**turn.membership.decisions, notice.slot: dataclasses.replace(decision, samples=samples)}
-    turn.keep(dataclasses.replace(turn.membership, decisions=decisions), held=float(held))
-    turn.save()
+    with locked(turn.place):
+        turn.state = load_state(turn.place, turn.decider)  # a later slot may have come in between
+        decisions = dict(turn.membership.decisions)
+        if notice.slot in decisions:
+            decisions[notice.slot] = dataclasses.replace(decision, samples=samples)
+        turn.keep(dataclasses.replace(turn.membership, decisions=decisions), held=float(held))
+        turn.save()
     return _claimed(turn, reply, decision.share if rules.basis == "fraction" else samples)
 
 
@@ -150,12 +162,19 @@ def _begin(agent: str | float | Path, notice: Notice, opening: Opening, rules: R
     joined = join(opening, site.coordinator_key(), public_key(key))
     if notice.run != joined.run:
         raise PotluckError(f"the notice speaks of run {notice.run}, and its opening of run {joined.run}")
+    if not signed(joined.coordinator, notice.signature, notice.signed_bytes()):
+        raise PotluckError(f"slot {notice.slot} of run {notice.run} is not asked for by the coordinator; it is refused")
     silos = len(opening.silos)
     size = observation_size(rules.observation, rules.history, silos)
     deciding = decider(agent, site, rules, silos, size)
     state = load_state(place, deciding)
     name = opening.hash.hex()
-    state = dataclasses.replace(state, memberships={name: Membership(joined), **state.memberships})
+    if any(kept.account.run == joined.run for other, kept in state.memberships.items() if other != name):
+        raise PotluckError(
+            f"run {joined.run} was played before, with another opening; the coordinator must give a new run a new name"
+        )
+    fresh = Membership(joined, since=notice.slot)
+    state = dataclasses.replace(state, memberships={name: fresh, **state.memberships})
     return _Turn(notice, rules, site, key, place, deciding, state, name, size)
 
 
@@ -163,24 +182,31 @@ def _receive(turn: _Turn) -> None:
     """Take every settlement that is genuine, new and next; the agent is paid. The rest is refused, and said so."""
     membership, state = turn.membership, turn.state
     agent, earned, slots = state.agent, state.earned, state.slots
+    newest = max(membership.decisions, default=0)
     for raw in turn.notice.statements:
+        statement = None
         try:
             statement = Statement.from_bytes(raw)
+            if statement.slot < membership.account.slot:
+                continue  # older than what was received already
             account = receive(membership.account, statement)
             if account is membership.account:
-                continue  # it was received before
+                continue
             decision = membership.decisions.get(statement.slot)
             _check_claim(turn, statement, decision)
         except PotluckError as fault:
             LOG.warning("potluck: a settlement is refused: %s", fault)
+            if statement is not None and signed(membership.account.coordinator, statement.signature, statement.hash):
+                turn.disputed.append(statement)
             break
-        transfer = statement.transfer / MICRO
+        transfer, payoff = statement.transfer / MICRO, None
         if decision is None or statement.contribution is None:
-            agent = turn.decider.paid(agent, None)
             earned += turn.site.profit * statement.precision + transfer
         else:
             payoff = decision.payoff(statement.precision, transfer)
-            agent, earned = turn.decider.paid(agent, payoff), earned + payoff
+            earned += payoff
+        if statement.slot >= newest:  # an agent that has decided again since waits for the newer payoff alone
+            agent = turn.decider.paid(agent, payoff)
         slots += 1
         open_ = {slot: kept for slot, kept in membership.decisions.items() if slot > statement.slot}
         membership = dataclasses.replace(membership, account=account, decisions=open_)
@@ -193,6 +219,9 @@ def _check_claim(turn: _Turn, statement: Statement, decision: Decision | None) -
     """A silo does not sign for a contribution that it never claimed."""
     if statement.contribution is None:
         return
+    if statement.slot < turn.membership.since:
+        LOG.warning("potluck: slot %d was settled before this silo's state began", statement.slot)
+        return
     claimed = None if decision is None else decision.share if turn.rules.basis == "fraction" else decision.samples
     if statement.contribution != claimed:
         raise PotluckError(
@@ -201,11 +230,21 @@ def _check_claim(turn: _Turn, statement: Statement, decision: Decision | None) -
         )
 
 
-def _receipt(place: Path, statements: list[Statement]) -> None:
-    """Keep what was signed, for `potluck ledger verify --receipts`."""
+def _keep_receipts(place: Path, accepted: list[Statement], disputed: list[Statement]) -> None:
+    """Keep what was signed, for `potluck ledger verify --receipts`; what is disputed, once."""
+    if not accepted and not disputed:
+        return
     file = place.with_name(f"{place.name}.receipts")
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as out:
-        out.write(b"".join(statement.to_bytes() + b"\n" for statement in statements))
+    with os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+b") as out:
+        out.seek(0)
+        known = out.read() if disputed else b""
+        new = [statement.to_bytes() for statement in disputed if statement.to_bytes() not in known]
+        size = out.seek(0, os.SEEK_END)
+        out.seek(max(size - 1, 0))
+        torn = b"" if out.read(1) in (b"", b"\n") else b"\n"  # who was killed in the middle of a line
+        out.write(torn + b"".join(line + b"\n" for line in [*(one.to_bytes() for one in accepted), *new]))
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _decide(turn: _Turn) -> Decision:
@@ -215,7 +254,10 @@ def _decide(turn: _Turn) -> Decision:
         raise PotluckError(f"slot {slot} of run {turn.notice.run} is over for this silo; the message is a replay")
     if slot in membership.decisions:
         known = membership.decisions[slot]
-        return known if known.share <= site.cap else dataclasses.replace(known, share=site.cap)
+        if known.share > site.cap:  # the site has thought again
+            known = dataclasses.replace(known, share=site.cap, samples=0)
+            turn.keep(dataclasses.replace(membership, decisions={**membership.decisions, slot: known}))
+        return known
     observation = _observation(turn, membership.account)
     situation = Situation(observation, first=slot == 1, last=slot == turn.rules.horizon)
     agent, share = turn.decider.decide(turn.state.agent, situation, site.cap)
@@ -265,7 +307,8 @@ def _trained_on(slot: Bringing) -> tuple[int, int]:
 
 def _bare(message: Message) -> Message:
     """As the app would have got it without Potluck."""
-    del message.content[RECORD]
+    if RECORD in message.content:
+        del message.content[RECORD]
     return message
 
 
@@ -279,10 +322,21 @@ def _claimed(turn: _Turn, reply: Message, amount: float) -> Message:
     return reply
 
 
-def _unweighted(reply: Message, weighted_by: str, claim: Claim | None) -> Message:
+def _failed(message: Message, reply: Message) -> Message:
+    """The app's own words stay in the silo."""
+    LOG.error("potluck: the app failed: %s", reply.error.reason)
+    return _silent(message, "this silo's app failed; its own log says why")
+
+
+def _evaluated(
+    message: Message, context: Context, call_next: ClientAppCallable, weighted_by: str, claim: Claim | None = None
+) -> Message:
     """Evaluations count alike: the size of a silo's test data tells of |D|."""
+    if message.metadata.message_type == MessageType.TRAIN:
+        raise PotluckError("training is asked for outside of a slot; it is refused")
+    reply = call_next(_bare(message), context)
     if reply.has_error():
-        return reply
+        return _failed(message, reply)
     for metrics in reply.content.metric_records.values():
         for name in (weighted_by, EXAMPLES):
             if name in metrics:

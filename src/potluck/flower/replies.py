@@ -1,8 +1,7 @@
 """Which replies may be aggregated. One that Flower would stumble over, or that lies about its sender, is named."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,8 @@ from potluck.ledger.keys import signed
 
 SPARE = 1_000_000
 """Bytes that a reply may have beyond twice the model's: metrics, and our own record."""
+MOST_SAMPLES = 2**24
+"""What single precision, in which slots are settled, counts one by one."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Refused:
 
     who: str
     why: str
+    signed: Heard | None = None
+    """Where it is a silo's own all the same: what it says of settlements received still holds."""
 
 
 class _BadReplyError(Exception):
@@ -55,47 +58,50 @@ def sift(replies: Iterable[Message], asked: Asked) -> tuple[list[Heard], list[Re
     heard: list[Heard] = []
     refused: list[Refused] = []
     for reply in replies:
-        who = f"node {reply.metadata.src_node_id}"
+        who, known = f"node {reply.metadata.src_node_id}", None
         try:
             _check_size(reply, asked)
             claim, place = _identified(reply, asked)
-            who = claim.silo
+            who, known = claim.silo, Heard(place, reply.metadata.src_node_id, claim, reply)
             _check_amount(claim, asked.basis)
             if any(other.place == place for other in heard):
                 raise _BadReplyError("it has answered already")
             if claim.amount > 0:
                 _check_update(reply.content, claim, asked)
-            heard.append(Heard(place, reply.metadata.src_node_id, claim, reply))
+            heard.append(known)
         except _BadReplyError as fault:
-            refused.append(Refused(who, str(fault)))
-    odd = _odd_ones([one.message.content if one.claim.amount > 0 else None for one in heard])
-    refused += [Refused(heard[at].claim.silo, "its metrics are not those of the others") for at in odd]
-    return [one for at, one in enumerate(heard) if at not in odd], refused
+            refused.append(Refused(who, str(fault), known))
+    level([one.message.content for one in heard if one.claim.amount > 0])
+    return heard, refused
 
 
 def sift_evaluations(
-    replies: Iterable[Message], weighted_by: str, metric: str | None
+    replies: Iterable[Message], weighted_by: str, metric: str | None, nodes: Collection[int] | None = None
 ) -> tuple[list[Message], list[Refused]]:
-    """Evaluations that can be averaged; where `metric` is the precision, it must be one."""
+    """Evaluations that can be averaged, each counting alike; where `metric` is the precision, it must be one.
+
+    Only those of `nodes` count, where they are known: the nodes that have answered as silos of the run.
+    """
     good: list[Message] = []
     refused: list[Refused] = []
     for reply in replies:
         try:
             if reply.has_error():
                 raise _BadReplyError(f"it failed: {reply.error.reason}")
+            if nodes is not None and reply.metadata.src_node_id not in nodes:
+                raise _BadReplyError("it has never answered as a silo of this run")
             numbers = _metrics(reply.content, weighted_by)
             if metric is not None:
                 value = numbers.get(metric)
                 if not isinstance(value, int | float) or not 0 <= value <= 1:
                     raise _BadReplyError(f"its {metric} must be in [0, 1], got {value}")
+            for metrics in reply.content.metric_records.values():
+                metrics[weighted_by] = 1.0
             good.append(reply)
         except _BadReplyError as fault:
             refused.append(Refused(f"node {reply.metadata.src_node_id}", str(fault)))
-    odd = _odd_ones([reply.content for reply in good])
-    refused += [
-        Refused(f"node {good[at].metadata.src_node_id}", "its metrics are not those of the others") for at in odd
-    ]
-    return [reply for at, reply in enumerate(good) if at not in odd], refused
+    level([reply.content for reply in good])
+    return good, refused
 
 
 def _check_size(reply: Message, asked: Asked) -> None:
@@ -142,10 +148,15 @@ def _check_amount(claim: Claim, basis: Basis) -> None:
         raise _BadReplyError(f"it claims {claim.amount:g} of its data, and nobody can bring more than all")
     if basis == "samples" and claim.amount != int(claim.amount):
         raise _BadReplyError(f"it claims {claim.amount:g} samples, and samples come whole")
+    if basis == "samples" and claim.amount > MOST_SAMPLES:
+        raise _BadReplyError(f"it claims {claim.amount:g} samples, and {MOST_SAMPLES:,} are the most")
 
 
 def _check_update(content: RecordDict, claim: Claim, asked: Asked) -> None:
-    """One array record, shaped as the model was sent, finite; one metric record, weighted by the claim."""
+    """One array record, shaped as the model was sent, finite; one metric record, weighted by the claim.
+
+    Numbers may be of another kind than was sent: strategies average single precision, or counts, into double.
+    """
     if len(content.array_records) != 1:
         raise _BadReplyError(f"it must send one ArrayRecord, got {len(content.array_records)}")
     (arrays,) = content.array_records.values()
@@ -153,17 +164,18 @@ def _check_update(content: RecordDict, claim: Claim, asked: Asked) -> None:
         raise _BadReplyError("its arrays are not those of the model")
     for name, sent in asked.arrays.items():
         got = arrays[name]
-        if (got.dtype, tuple(got.shape)) != (sent.dtype, tuple(sent.shape)):
-            raise _BadReplyError(
-                f"array {name} must be {sent.dtype}{list(sent.shape)}, got {got.dtype}{list(got.shape)}"
-            )
         try:
             numbers = got.numpy()
+            form = (str(numbers.dtype), numbers.shape)
         except Exception:  # whatever was in those bytes
             raise _BadReplyError(f"array {name} cannot be read") from None
-        if (str(numbers.dtype), numbers.shape) != (sent.dtype, tuple(sent.shape)):
+        if form != (got.dtype, tuple(got.shape)):
             raise _BadReplyError(f"array {name} is not what it says it is")
-        if np.issubdtype(numbers.dtype, np.inexact) and not np.isfinite(numbers).all():
+        if numbers.dtype.kind not in "fiub" or numbers.shape != tuple(sent.shape):
+            raise _BadReplyError(
+                f"array {name} must be numbers of shape {list(sent.shape)}, got {form[0]}{list(form[1])}"
+            )
+        if not np.isfinite(numbers).all():
             raise _BadReplyError(f"array {name} holds what is no number")
     if _metrics(content, asked.weighted_by)[asked.weighted_by] != claim.amount:
         raise _BadReplyError(f"its {asked.weighted_by} is not what it claims")
@@ -182,21 +194,25 @@ def _metrics(content: RecordDict, weighted_by: str) -> dict[str, int | float | l
     return dict(metrics)
 
 
-def _odd_ones(contents: Sequence[RecordDict | None]) -> set[int]:
-    """Whose records and metrics have other names or lengths than most: Flower would refuse to average any."""
-    forms = [None if content is None else _form(content) for content in contents]
-    counted = Counter(form for form in forms if form is not None)
-    if len(counted) < 2:
-        return set()
-    usual = counted.most_common(1)[0][0]
-    return {at for at, form in enumerate(forms) if form is not None and form != usual}
+def level(contents: Sequence[RecordDict]) -> None:
+    """Leave only the metrics that all replies have, and name records alike: Flower would refuse to average any.
+
+    To drop a reply for what it has beyond the rest would let one silo shut out another.
+    """
+    metrics = [next(iter(content.metric_records.values())) for content in contents]
+    forms = [{_form(name, value) for name, value in one.items()} for one in metrics]
+    shared = forms[0].intersection(*forms) if forms else set()
+    for one, forms_of_one in zip(metrics, forms, strict=True):
+        for name, _ in forms_of_one - shared:
+            del one[name]
+    for common, kind in (("arrays", ArrayRecord), ("metrics", MetricRecord)):
+        names = [[name for name, record in content.items() if isinstance(record, kind)] for content in contents]
+        if len(set(map(tuple, names))) > 1:
+            for content, (name, *_) in zip(contents, names, strict=True):
+                record = content[name]
+                del content[name]
+                content[common] = record
 
 
-def _form(content: RecordDict) -> tuple[object, ...]:
-    arrays = tuple(sorted(content.array_records))
-    metrics = tuple(
-        (record, name, len(value) if isinstance(value, list) else None)
-        for record, metrics in sorted(content.metric_records.items())
-        for name, value in sorted(metrics.items())
-    )
-    return arrays, metrics
+def _form(name: str, value: object) -> tuple[str, int]:
+    return name, len(value) if isinstance(value, list) else 0

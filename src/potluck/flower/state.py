@@ -1,6 +1,10 @@
 """What a silo remembers between two slots, in a file of its own: its accounts, its open decisions, its agent."""
 
+import contextlib
 import dataclasses
+import fcntl
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,8 @@ from potluck.flower.deciders import Decider
 from potluck.ledger import Account
 from potluck.training.files import read_arrays, write_arrays
 
-MARK = b"potluck silo 1\n"
+MARK = b"potluck silo 2\n"
+LOG = logging.getLogger("flwr")
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class Membership:
     decisions: dict[int, Decision] = field(default_factory=dict)
     communication: dict[int, float] = field(default_factory=dict)
     """C of the slots on record."""
+    since: int = 0
+    """The first slot that this state was asked for: of those before it nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ def load_state(place: Path, decider: Decider) -> SiloState:
         return SiloState(decider.init())
     except _AnotherAgentError as other:
         about, agent = other.about, decider.init()
+        LOG.warning("potluck: %s begins afresh; what %s had learnt is not kept", decider.name, about["agent"])
     except OSError as fault:
         raise PotluckError(f"{place}: {reason(fault)}; a silo must read its state") from None
     except (ValueError, KeyError, TypeError) as fault:
@@ -85,6 +93,16 @@ def load_state(place: Path, decider: Decider) -> SiloState:
         ) from None
     memberships = {name: _membership(values) for name, values in about["memberships"].items()}
     return SiloState(agent, memberships, about["held"], about["slots"], about["earned"])
+
+
+@contextlib.contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """One at a time reads and changes the state: a slot that is late may still be at work beside the next."""
+    with file_faults(place, "name a file in a folder of the silo's own"):
+        lock = place.with_name(f"{place.name}.lock").open("a")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def read_about(place: Path) -> dict[str, Any]:
@@ -120,6 +138,7 @@ def _membership(values: dict[str, Any]) -> Membership:
         account=Account.from_bytes(values["account"].encode()),
         decisions={int(slot): Decision(**decision) for slot, decision in values["decisions"].items()},
         communication={int(slot): cost for slot, cost in values["communication"].items()},
+        since=values["since"],
     )
 
 
@@ -128,4 +147,5 @@ def _values(membership: Membership) -> dict[str, Any]:
         "account": membership.account.to_bytes().decode(),
         "decisions": {slot: dataclasses.asdict(decision) for slot, decision in membership.decisions.items()},
         "communication": membership.communication,
+        "since": membership.since,
     }

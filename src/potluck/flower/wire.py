@@ -84,11 +84,19 @@ class Notice:
     """Settlements of this silo alone that it has not confirmed yet, oldest first, each signed."""
     closing: bool = False
     """Whether the run is over: there is nothing to train, only to receive."""
+    signature: bytes = b""
+
+    def signed_bytes(self) -> bytes:
+        """What the coordinator signs, so that nobody else can ask for a slot; opening and statements are signed."""
+        numbers = (self.history.contributions, self.history.signal, self.history.precision)
+        values = [self.run, self.slot, self.closing, self.opening.hex(), *(part.tolist() for part in numbers)]
+        return b"potluck notice 1\n" + json.dumps(values).encode()
 
     def to_record(self) -> ConfigRecord:
         """As the message carries it."""
         return ConfigRecord(
             {
+                "signature": self.signature,
                 "run": self.run,
                 "slot": self.slot,
                 "opening": self.opening,
@@ -113,6 +121,7 @@ class Notice:
                 history=History(shares, signal, precision),
                 statements=tuple(bytes(statement) for statement in record["statements"]),
                 closing=bool(record["closing"]),
+                signature=bytes(record["signature"]),
             )
         except (KeyError, TypeError, ValueError) as fault:
             raise PotluckError(

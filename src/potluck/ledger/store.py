@@ -139,12 +139,14 @@ class Ledger:
             _check_equal(settled, common, claims, amounts)
         return settled
 
-    def statements(self, run: str, silo: str, after: int = 0) -> list[Statement]:
-        """What a silo is told of all slots after the one that it knows."""
+    def statements(self, run: str, silo: str, after: int = 0, most: int = 2**31) -> list[Statement]:
+        """What a silo is told of the slots after the one that it knows."""
         with self._turn, explained(self.place):
             opening = self._opening(run)
             place, last = _place(opening, silo), last_lines(self._db, opening)[0]
-            return [statements(self._db, opening, slot)[place] for slot in range(after + 1, last + 1)]
+            return [
+                statements(self._db, opening, slot)[place] for slot in range(after + 1, min(last, after + most) + 1)
+            ]
 
     def check(self, countersignature: Countersignature) -> None:
         """Refuse a countersignature that is not the silo's word for what this ledger holds."""

@@ -53,7 +53,7 @@ def read_arrays(place: Path, mark: bytes, like: Callable[[dict[str, Any]], Tree]
     return about, found
 
 
-def _read_array(stream: io.BytesIO, wanted: jax.ShapeDtypeStruct) -> Array:
+def _read_array(stream: io.BytesIO, wanted: jax.ShapeDtypeStruct | Array) -> Array:
     """One array, of the shape that is expected and no other: a file cannot ask for memory, nor unpack to more."""
     read_magic(stream)
     shape, fortran, dtype = read_array_header_1_0(stream)
@@ -96,7 +96,7 @@ def plain(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
-def _plain_shape(leaf: Any) -> Any:
+def _plain_shape(leaf: Array | jax.ShapeDtypeStruct) -> Array | jax.ShapeDtypeStruct:
     """Shape and kind of the numbers behind a leaf."""
     return jax.eval_shape(plain, leaf) if _is_key(leaf) else leaf
 
