@@ -19,7 +19,7 @@ def digest(kind, *values):
     return sha256(b"".join(map(written, (f"potluck/1 {kind}", *values)))).digest()
 
 
-def check(what, true, key=None, signature=None, message=None):
+def check(what, true, signature=None, key=None, message=None):
     if not true:
         sys.exit(f"link {what} is missing or was changed")
     if key:
@@ -30,7 +30,7 @@ place, trusted, head = (*sys.argv[1:], None, None)[:3]
 db = sqlite3.connect(f"file:{place}?mode=ro", uri=True, isolation_level=None)
 db.execute("BEGIN")  # the coordinator may write meanwhile
 ((n, identity, owner, time, link, seal),) = db.execute("SELECT * FROM ledger").fetchall()
-check(n, link == digest("ledger", n, identity, owner, time) and trusted in (None, owner.hex()), owner, seal, link)
+check(n, link == digest("ledger", n, identity, owner, time) and trusted in (None, owner.hex()), seal, owner, link)
 links, runs, slots, rows = [link], {}, {}, 0
 tables = [f"SELECT number, '{table}' FROM {table}" for table in ("runs", "slots", "countersignatures")]
 for n, (_, table) in enumerate(db.execute(" UNION ALL ".join(tables) + " ORDER BY number"), 1):
@@ -38,22 +38,22 @@ for n, (_, table) in enumerate(db.execute(" UNION ALL ".join(tables) + " ORDER B
     if table == "runs":
         _, *about, link, seal = row
         silos = db.execute("SELECT place, silo, key FROM silos WHERE run = ? ORDER BY place", (n,)).fetchall()
-        check(n, link == digest("run", links[-1], n, *about, *sum(silos, ())), owner, seal, link)
+        check(n, [place for place, *_ in silos] == list(range(len(silos))))
+        check(n, link == digest("run", links[-1], n, *about, *sum(silos, ())), seal, owner, link)
         runs[n], rows = (0, [link] * len(silos), link, about[2], [key for *_, key in silos]), rows + len(silos)
     elif table == "slots":
         _, run, slot, *common, outside, time, link, seal = row
         last, before, begun, balanced, keys = runs[run]
         entries = db.execute("SELECT * FROM entries WHERE number = ? ORDER BY place", (n,)).fetchall()
         lines = [digest("entry", before[place], place, slot, *common, *told) for _, place, *told, _ in entries]
-        check(n, lines == [entry[4] for entry in entries] and len(lines) == len(keys) and slot == last + 1)
-        check(n, sum(entry[3] for entry in entries) == -outside and not (balanced and outside))
-        check(n, link == digest("slot", links[-1], n, begun, slot, *common, outside, time, *lines), owner, seal, link)
+        check(n, [entry[1::3] for entry in entries] == list(enumerate(lines)) and len(lines) == len(keys))
+        check(n, slot == last + 1 and sum(entry[3] for entry in entries) == -outside and not (balanced and outside))
+        check(n, link == digest("slot", links[-1], n, begun, slot, *common, outside, time, *lines), seal, owner, link)
         runs[run], rows = (slot, lines, begun, balanced, keys), rows + len(lines)
         slots[n] = [(key, digest("countersigned", link, line)) for key, line in zip(keys, lines, strict=True)]
     else:
         _, slot, place, seal, link = row
-        key, told = slots[slot][place]
-        check(n, link == digest("countersignature", links[-1], n, slot, place, seal), key, seal, told)
+        check(n, place >= 0 and link == digest("countersignature", links[-1], *row[:4]), seal, *slots[slot][place])
     links.append(link)
 (total,) = db.execute("SELECT (SELECT count(*) FROM silos) + count(*) FROM entries").fetchone()
 check(f"of a row, or {head},", total == rows and (head is None or bytes.fromhex(head.split(":")[-1]) in links))

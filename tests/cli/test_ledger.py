@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from potluck.ledger import Ledger, public_key, read_key, verify
+from potluck.ledger import Ledger, Statement, public_key, read_key, verify
 from potluck.ledger.schema import TRIGGERS
 from tests.cli.person import potluck, refused
-from tests.ledger.books import COORDINATOR, Federation, two_runs
+from tests.ledger.books import COORDINATOR, Federation, key_of, two_runs
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,55 @@ def test_a_receipt_shows_what_was_cut_off(tmp_path: Path) -> None:
     assert "slot 2 of run spring: north holds a receipt that is not in the chain" in refused(
         "ledger", "verify", str(copy), "--receipts", str(receipts)
     )
-    receipts.write_text("{}\n")
+    receipts.write_text("{}\n\n{}")
     assert "north.jsonl: statement is not well-formed: run: Field required" in refused(
         "ledger", "verify", str(place), "--receipts", str(receipts)
     )
+
+
+def test_a_torn_line_costs_one_receipt_and_a_warning(tmp_path: Path) -> None:
+    place, receipts = tmp_path / "a.ledger", tmp_path / "north.jsonl"
+    with Ledger(place, COORDINATOR) as ledger:
+        federation = Federation(ledger)
+        lines = [federation.settle()[0].to_bytes() for _ in range(4)]
+    receipts.write_bytes(b"\n".join([lines[0], lines[1][:200] + lines[1], lines[2], lines[3][:-1]]))
+    answer = potluck("ledger", "verify", str(place), "--receipts", str(receipts))
+    assert (answer.returncode, answer.stderr) == (
+        0,
+        f"potluck: {receipts}: 2 of 4 lines cannot be read and are skipped\n",
+    )
+    forged = Statement.from_bytes(lines[2]).model_copy(update={"transfer": 10**12}).to_bytes()
+    receipts.write_bytes(lines[0][:200] + b"\n" + forged)
+    answer = potluck("ledger", "verify", str(place), "--receipts", str(receipts))
+    warning, fault = answer.stderr.splitlines()
+    assert (answer.returncode, "1 of 2 lines cannot be read and is skipped" in warning) == (2, True)
+    assert "the receipt of north was altered" in fault
+
+
+def test_names_are_printed_as_they_are(tmp_path: Path) -> None:
+    place, names = tmp_path / "a.ledger", ("[bold]a", ":smile:")
+    with Ledger(place, COORDINATOR) as ledger:
+        ledger.begin("[/red]", {name: public_key(key_of(name)) for name in names})
+        ledger.record("[/red]", 1, signal=1.0, precision=0.5, contributions=[1.0, 0.0], transfers=[1.0, -1.0])
+    shown = potluck("ledger", "show", str(place)).stdout
+    assert [line.split()[:2] for line in shown.splitlines()[-3:-1]] == [["[/red]", name] for name in names]
+    balances = potluck("ledger", "balances", str(place)).stdout
+    assert [line.split()[0] for line in balances.splitlines()[-3:-1]] == list(names)
+    payments = potluck("ledger", "settle", str(place), "--run", "[/red]").stdout
+    assert payments.splitlines()[-2].split() == [":smile:", "[bold]a", "1.000000"]
+    verified = potluck("ledger", "verify", str(place)).stdout
+    assert "run [/red]: [bold]a has countersigned slots up to 0 of 1" in verified
+    assert "([/red]), got '[x]'" in refused("ledger", "settle", str(place), "--run", "[x]")
+
+
+@pytest.mark.parametrize("command", ["show", "balances", "settle"])
+def test_a_name_that_no_ledger_may_hold_costs_one_line(command: str, tmp_path: Path) -> None:
+    place = tmp_path / "a.ledger"
+    two_runs(place)
+    with closing(sqlite3.connect(place, isolation_level=None)) as db:
+        db.execute("DROP TRIGGER silos_update")
+        db.execute("UPDATE silos SET silo = char(155) || '2Jnorth' WHERE place = 0")
+    assert "name is not as it should be" in refused("ledger", command, str(place))
 
 
 def test_keys_are_made_once(tmp_path: Path) -> None:

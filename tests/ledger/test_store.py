@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from hashlib import sha512
 from pathlib import Path
 from threading import Event, Thread
 
@@ -13,6 +14,7 @@ import pytest
 
 from potluck.errors import PotluckError
 from potluck.ledger import Countersignature, Ledger, public_key, reading, verify
+from potluck.ledger.entries import countersigned_hash
 from tests.ledger.books import COORDINATOR, KEYS, SILOS, Federation, key_of
 
 SLOT = {"signal": 5.0, "precision": 0.5, "contributions": [1.0, 0.25, 0.0], "transfers": [5.0, 0.5, -5.5]}
@@ -119,7 +121,12 @@ def test_silos_need_names_and_keys_of_their_own(place: Path) -> None:
         for silos in ({}, {"a": key, "b": key}, {"outside": key}):
             with pytest.raises(PotluckError, match="silos must be one or more, each with a key of its own, none named"):
                 ledger.begin("spring", silos)
-        for silos, field in (({"a": b"short"}, "key"), ({"": key}, "name"), ({"a\nb": key}, "name")):
+        for silos, field in (
+            ({"a": b"short"}, "key"),
+            ({"": key}, "name"),
+            ({"a\nb": key}, "name"),
+            ({"a\x9b2Jb": key}, "name"),
+        ):
             with pytest.raises(PotluckError, match=f"{field} is not as it should be"):
                 ledger.begin("spring", silos)
         with pytest.raises(PotluckError, match="run is not as it should be"):
@@ -148,6 +155,50 @@ def test_a_countersignature_is_kept_once_and_must_be_the_silos_own(place: Path) 
         ledger.countersign([word, word])
         ledger.countersign([word])
     assert verify(place).countersignatures == 1
+
+
+def signed_otherwise(seed: bytes, message: bytes, nonce: int) -> bytes:
+    """RFC 8032, 5.1.6, with a nonce of one's own: as valid as the one that `cryptography` makes, in other bytes."""
+    p, order = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
+    d = -121665 * pow(121666, -1, p) % p
+
+    def add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+        (x1, y1), (x2, y2) = one, other
+        t = d * x1 * x2 * y1 * y2
+        return (x1 * y2 + x2 * y1) * pow(1 + t, -1, p) % p, (y1 * y2 + x1 * x2) * pow(1 - t, -1, p) % p
+
+    def times_base(k: int) -> bytes:
+        y = 4 * pow(5, -1, p) % p
+        square = (y * y - 1) * pow(d * y * y + 1, -1, p) % p
+        x = pow(square, (p + 3) // 8, p)
+        x = x if x * x % p == square else x * pow(2, (p - 1) // 4, p) % p
+        point, found = (x if x % 2 == 0 else p - x, y), (0, 1)
+        while k:
+            found, point, k = add(found, point) if k & 1 else found, add(point, point), k >> 1
+        return (found[1] | (found[0] & 1) << 255).to_bytes(32, "little")
+
+    secret = int.from_bytes(sha512(seed).digest()[:32], "little") & ((1 << 254) - 8) | 1 << 254
+    commitment = times_base(nonce)
+    challenge = int.from_bytes(sha512(commitment + times_base(secret) + message).digest(), "little")
+    return commitment + ((nonce + challenge * secret) % order).to_bytes(32, "little")
+
+
+def test_a_second_valid_countersignature_of_a_slot_changes_nothing(place: Path) -> None:
+    with Ledger(place, COORDINATOR) as ledger:
+        federation = Federation(ledger)
+        (told, *_) = federation.settle()
+        message, word = countersigned_hash(told.hash, told.entry), federation.words[0]
+        seed = key_of("north").private_bytes_raw()
+        other, third = (
+            word.model_copy(update={"signature": signed_otherwise(seed, message, nonce)}) for nonce in (12345, 678)
+        )
+        assert len({word.signature, other.signature, third.signature}) == 3
+        federation.words = [word, other]
+        federation.settle()
+        ledger.countersign([other, third])
+        ledger.record("spring", 3, **SLOT, countersignatures=[third])  # type: ignore[arg-type]
+    found = verify(place, every=True)
+    assert (found.fault, found.slots, found.countersignatures) == (None, 3, 1)
 
 
 def test_a_silo_that_missed_slots_gets_them_in_order(place: Path) -> None:

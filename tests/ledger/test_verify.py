@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from potluck.errors import PotluckError
-from potluck.ledger import Ledger, public_key, verify
-from potluck.ledger.entries import entry_hash, link_hash, slot_hash
+from potluck.ledger import Ledger, Statement, public_key, verify
+from potluck.ledger.entries import entry_hash, link_hash, run_hash, slot_hash
 from potluck.ledger.schema import SCHEMA, TABLES, TRIGGERS
 from tests.ledger.books import COORDINATOR, EXAMPLE, KEYS, Federation, independent, key_of
 
@@ -283,6 +283,101 @@ def test_what_was_cut_off_at_the_end_is_found_by_a_head_or_a_receipt(whole: Path
     assert independent(place, public_key(COORDINATOR).hex(), last.head) is not None
     with pytest.raises(PotluckError, match="head must be as printed by verify, NUMBER:HASH, got '7:abc'"):
         verify(whole, heads=["7:abc"])
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> tuple[Path, list[Statement]]:
+    """Three slots that all silos countersign at the end only; what north was told."""
+    place = tmp_path / "waiting.ledger"
+    with Ledger(place, COORDINATOR) as ledger:
+        federation, told = Federation(ledger), list[Statement]()
+        for _ in range(3):
+            federation.words = []
+            told += federation.settle()[:1]
+        ledger.countersign(federation.words)
+    return place, told
+
+
+def append_word(db: sqlite3.Connection, slot: int, place: int, signature: bytes) -> None:
+    """As anybody can who has no key."""
+    number, previous = db.execute("SELECT number, hash FROM countersignatures ORDER BY 1 DESC LIMIT 1").fetchone()
+    (link,) = db.execute("SELECT number FROM slots WHERE slot = ?", (slot,)).fetchone()
+    row = (number + 1, link, place, signature, link_hash(previous, number + 1, link, place, signature))
+    db.execute("INSERT INTO countersignatures VALUES (?, ?, ?, ?, ?)", row)
+
+
+def test_a_countersignature_appended_without_a_key_is_found(waiting: tuple[Path, list[Statement]]) -> None:
+    """Though a later slot of that silo is countersigned by itself."""
+    with attacked(waiting[0]) as (place, db):
+        append_word(db, 1, 0, bytes(64))
+    assert verify(place).fault == "slot 1 of run spring, silo north: the countersignature is not this silo's"
+    assert independent(place) is not None
+
+
+def test_a_countersignature_at_a_place_below_zero_is_found(waiting: tuple[Path, list[Statement]]) -> None:
+    with attacked(waiting[0]) as (place, db):
+        (word,) = db.execute("SELECT signature FROM countersignatures WHERE place = 2").fetchone()
+        append_word(db, 3, -1, word)
+    assert "it countersigns what is not there" in (verify(place).fault or "")
+    assert independent(place) == "link 8 is missing or was changed"
+
+
+def test_silos_have_places_from_zero_on_though_the_coordinator_signs_others(tmp_path: Path) -> None:
+    whole = tmp_path / "a.ledger"
+    with Ledger(whole, COORDINATOR) as ledger:
+        opening = ledger.begin("spring", KEYS)
+    with attacked(whole) as (place, db):
+        db.execute("UPDATE silos SET place = -1 WHERE place = 2")
+        silos = db.execute("SELECT place, silo, key FROM silos ORDER BY place").fetchall()
+        link = run_hash(opening.previous, 1, "spring", "", 1, opening.time, silos)
+        db.execute("UPDATE runs SET hash = ?, signature = ?", (link, COORDINATOR.sign(link)))
+    assert verify(place).fault == "run spring (link 1): the places of its silos are not 0 to 2"
+    assert independent(place) == "link 1 is missing or was changed"
+
+
+def test_entries_have_places_from_zero_on_though_the_coordinator_signs_others(tmp_path: Path) -> None:
+    whole = tmp_path / "a.ledger"
+    with Ledger(whole, COORDINATOR) as ledger:
+        federation = Federation(ledger)
+        (told, *_) = federation.settle()
+    with attacked(whole) as (place, db):
+        db.execute("UPDATE entries SET place = -1 WHERE place = 2")
+        lines = []
+        for at, claim, transfer in db.execute(
+            "SELECT place, contribution, transfer FROM entries ORDER BY 1"
+        ).fetchall():
+            lines.append(entry_hash(told.opening, at, 1, told.signal, told.precision, claim, transfer))
+            db.execute("UPDATE entries SET hash = ? WHERE place = ?", (lines[-1], at))
+        link = slot_hash(told.previous, 2, told.opening, 1, told.signal, told.precision, 0, told.time, lines)
+        db.execute("UPDATE slots SET hash = ?, signature = ?", (link, COORDINATOR.sign(link)))
+    assert "the entry at place -1 was removed, or does not belong there" in (verify(place).fault or "")
+    assert independent(place) == "link 2 is missing or was changed"
+
+
+@pytest.mark.parametrize(
+    ("altered", "named"),
+    [
+        ({"transfer": 10**12}, "its contribution, transfer, place or line before is not that of its entry"),
+        ({"contribution": None}, "its contribution, transfer, place or line before is not that of its entry"),
+        ({"before": bytes(32)}, "its contribution, transfer, place or line before is not that of its entry"),
+        ({"place": 1}, "its contribution, transfer, place or line before is not that of its entry"),
+        ({"place": 9}, "its contribution, transfer, place or line before is not that of its entry"),
+        ({"silo": "south"}, "it is that of north in run spring"),
+        ({"run": "autumn"}, "it is that of north in run spring"),
+        ({"signature": bytes(64)}, "is not signed by this ledger's coordinator, so it proves nothing"),
+        ({"precision": 0.125}, "is not signed by this ledger's coordinator, so it proves nothing"),
+    ],
+)
+def test_an_altered_receipt_is_named(
+    waiting: tuple[Path, list[Statement]], altered: dict[str, Any], named: str
+) -> None:
+    place, told = waiting
+    assert verify(place, receipts=told).fault is None
+    forged = told[1].model_copy(update=altered)
+    # the true one of the same slot does not hide it
+    fault = verify(place, receipts=[told[0], forged, told[1]]).fault or ""
+    assert fault.startswith(f"slot 2 of run {forged.run}: the receipt of {forged.silo} ")
+    assert fault.endswith(named)
 
 
 def test_a_ledger_that_somebody_else_made_up_is_found_by_the_coordinators_key(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def verify(
         list[Path] | None, typer.Option(help="Statements that a silo has kept, one per line; repeat it for more.")
     ] = None,
     every_countersignature: Annotated[
-        bool, typer.Option(help="Check each one; else the last of each silo, which covers all before.")
+        bool, typer.Option(help="Check each one; else the last of each silo and those that no slot follows.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -211,14 +211,25 @@ def _plain(row: "Row") -> dict[str, object]:
 
 
 def _receipts(place: Path) -> "list[Statement]":
+    """Those that can be read: a silo that was killed while it wrote leaves a torn line, and the others still count."""
     from potluck.ledger import Statement
 
     try:
-        return [Statement.from_bytes(line) for line in place.read_bytes().splitlines() if line.strip()]
+        lines = [line for line in place.read_bytes().splitlines() if line.strip()]
     except OSError as fault:
         raise PotluckError(f"{place}: cannot be read ({fault.strerror})") from None
-    except PotluckError as fault:
-        raise PotluckError(f"{place}: {fault}") from None
+    found, faults = [], []
+    for line in lines:
+        try:
+            found.append(Statement.from_bytes(line))
+        except PotluckError as fault:
+            faults.append(fault)
+    if faults and not found:
+        raise PotluckError(f"{place}: {faults[0]}")
+    if faults:
+        skipped = f"{len(faults):,} of {len(lines):,} lines cannot be read and {'is' if len(faults) == 1 else 'are'}"
+        print(f"potluck: {place}: {skipped} skipped", file=sys.stderr)
+    return found
 
 
 def _show_valid(found: "Verification", trusted: bool) -> None:

@@ -11,9 +11,11 @@ PIPED = 1000
 
 
 def output() -> Console:
-    """Where results are printed: as wide as the terminal, or as they need."""
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPED)
+    """Where results are printed: as wide as the terminal, or as they need.
+
+    Plain: a name may hold [brackets] or :colons: that would pass for markup.
+    """
+    return Console(width=None if Console().is_terminal else PIPED, markup=False, emoji=False)
 
 
 def plain_table(*heads: str, left: int = 0, **options: Any) -> Table:

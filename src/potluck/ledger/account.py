@@ -61,8 +61,7 @@ def receive(account: Account, statement: Statement) -> Account:
             f"slot {statement.slot} of run {statement.run}: the statement is for {statement.silo} and not for "
             f"{account.silo} in run {account.run}, or of another run of that name; it is refused"
         )
-    hashes = statement.entries
-    if len(hashes) != len(account.opening.silos) or hashes[account.place] != statement.entry:
+    if len(statement.entries) != len(account.opening.silos) or not statement.whole:
         raise PotluckError(f"{where}: the statement was altered after the coordinator signed it; it is refused")
     if not signed(account.coordinator, statement.signature, statement.hash):
         raise PotluckError(f"{where}: the statement is not signed by the coordinator; it is refused")

@@ -44,16 +44,17 @@ class Chain:
         """By link: the run's link, and the slot."""
         self.entries = self.countersignatures = 0
         self.coordinator = self.hash = b""
-        self.number = 0
+        self.number = self.sealed = 0
+        """The last link, and the last that the coordinator signed: with it, all before."""
 
-    def walk(self, trusted: bytes | None, wanted: dict[str, Any], progress: Callable[[float], None]) -> None:
-        """Check every link; tick off the `wanted` heads on the way."""
+    def walk(self, trusted: bytes | None, wanted: set[str], progress: Callable[[float], None]) -> None:
+        """Check every link; tick off the `wanted` hashes on the way."""
         self._ledger()
         if trusted not in (None, self.coordinator):
             raise BrokenChainError(
                 f"the key does not match: it is signed by another coordinator, {self.coordinator.hex()}"
             )
-        self._seen(wanted)
+        wanted.discard(self.hash.hex())
         total = self.db.execute("SELECT (SELECT max(number) FROM slots), (SELECT max(number) FROM countersignatures)")
         most = max(filter(None, total.fetchone()), default=1)
         kinds: dict[str, Callable[..., bytes]] = {
@@ -67,7 +68,9 @@ class Chain:
                 raise BrokenChainError(f"{what}: {self._after()}")
             self.hash = kinds[kind](number, *row)
             self.number = number
-            self._seen(wanted)
+            if kind != "countersignature":
+                self.sealed = number
+            wanted.discard(self.hash.hex())
             if not number % EVERY:
                 progress(number / most)
         for table, owner in (("entries", "slots"), ("silos", "runs")):
@@ -83,10 +86,6 @@ class Chain:
             "SELECT number, 'countersignature', slot, place, signature, hash FROM countersignatures",
         )
         return merge(*(self.db.execute(f"{query} ORDER BY number") for query in queries), key=itemgetter(0))
-
-    def _seen(self, wanted: dict[str, Any]) -> None:
-        if wanted:
-            wanted.pop(self.hash.hex(), None)
 
     def _after(self) -> str:
         """Where one is, for a person: the last slot that was found whole."""
@@ -172,16 +171,21 @@ class Chain:
             raise BrokenChainError(f"{where}: it is not signed by the coordinator")
 
     def check_countersignatures(self, every: bool, progress: Callable[[float], None]) -> None:
-        """The last of each silo in each run stands for those before; or check them one by one."""
-        last = [link for run in self.runs.values() for _, link in run.signed.values()]
+        """Check the last of each silo in each run, which stands for those before; or `every` single one.
+
+        After the last link that the coordinator signed, anybody can append some: those are checked in any case.
+        """
+        last = {link for run in self.runs.values() for _, link in run.signed.values()}
+        chosen = sorted(last.union(range(self.sealed + 1, self.number + 1)))
         query = """SELECT signed.slot, signed.place, signed.signature, slots.hash, entries.hash
           FROM countersignatures AS signed JOIN slots ON slots.number = signed.slot
           JOIN entries ON entries.number = signed.slot AND entries.place = signed.place"""
         rows = (
             self.db.execute(f"{query} ORDER BY signed.number")
             if every
-            else (row for link in sorted(last) for row in self.db.execute(f"{query} WHERE signed.number = ?", (link,)))
+            else (row for link in chosen for row in self.db.execute(f"{query} WHERE signed.number = ?", (link,)))
         )
+        total = self.countersignatures if every else len(chosen)
         for done, (number, place, signature, slot, entry) in enumerate(rows):
             opened, of_slot = self.slots[number]
             run = self.runs[opened]
@@ -190,5 +194,5 @@ class Chain:
                 raise BrokenChainError(
                     f"slot {of_slot} of run {run.name}, silo {silo}: the countersignature is not this silo's"
                 )
-            if every and not done % EVERY:
-                progress(done / self.countersignatures)
+            if not done % EVERY:
+                progress(done / total)

@@ -85,7 +85,8 @@ def link_hash(previous: bytes, number: int, slot: int, place: int, signature: by
     return digest("countersignature", previous, number, slot, place, signature)
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
+"""Printed as it is: no control characters, neither C0 nor C1, which a terminal would obey."""
 Hash = Annotated[bytes, Field(min_length=32, max_length=32)]
 Signature = Annotated[bytes, Field(min_length=64, max_length=64)]
 Number = Annotated[int, Field(ge=0, lt=2**63)]
@@ -185,6 +186,11 @@ class Statement(Message):
         return entry_hash(
             self.before, self.place, self.slot, self.signal, self.precision, self.contribution, self.transfer
         )
+
+    @property
+    def whole(self) -> bool:
+        """Whether this silo's line is the one among `entries`, which are signed; its own fields are signed by that."""
+        return self.entries[self.place : self.place + 1] == (self.entry,)
 
     @property
     def hash(self) -> bytes:

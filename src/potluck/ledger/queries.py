@@ -33,14 +33,14 @@ def openings(db: sqlite3.Connection, run: str | None = None) -> list[Opening]:
     for number, name, rules, balanced, time, signature in rows.fetchall():
         members = db.execute("SELECT silo, key FROM silos WHERE run = ? ORDER BY place", (number,))
         found.append(
-            Opening(
+            Opening.of_fields(
                 number=number,
                 previous=_link(db, number - 1),
                 run=name,
                 rules=rules,
                 balanced=bool(balanced),
                 time=time,
-                silos=tuple(Silo(name=silo, key=key) for silo, key in members),
+                silos=tuple(Silo.of_fields(name=silo, key=key) for silo, key in members),
                 signature=signature,
             )
         )

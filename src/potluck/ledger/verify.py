@@ -39,7 +39,8 @@ def verify(
 ) -> Verification:
     """Check every hash, every signature of the coordinator, every sum, and the countersignatures.
 
-    A countersignature covers a silo's account up to its slot, so the last of each silo is checked; `every` checks all.
+    A countersignature covers a silo's account up to its slot, and the coordinator signs those that a slot or a run
+    follows: so the last of each silo is checked, and all at the end that nothing signed follows; `every` checks all.
     What was cut off at the end shows only against what is known from elsewhere: `heads` that were printed before, and
     `receipts`, which are statements that silos have kept. `coordinator` is the public key that one trusts; without it,
     the ledger's own word is taken.
@@ -48,16 +49,20 @@ def verify(
     chain, fault = Chain(db), None
     try:
         db.execute("BEGIN")
-        wanted: dict[str, str | Statement] = {_hash_of(head): f"head {head}" for head in heads}
-        wanted |= {each.hash.hex(): each for each in receipts}
+        wanted = {_hash_of(head) for head in heads} | {receipt.hash.hex() for receipt in receipts}
         if schema_of(db) != SCHEMA:
             raise BrokenChainError("its tables, triggers or views were altered")
         (state,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if state != "ok":
             raise BrokenChainError(f"the file is damaged: {state}")
         chain.walk(coordinator, wanted, lambda share: progress("checking entries", share))
-        for missing in wanted.values():
-            raise BrokenChainError(_missing(missing, chain))
+        for head in heads:
+            if _hash_of(head) in wanted:
+                raise BrokenChainError(
+                    f"head {head} is not in the chain: links were cut off or rewritten after it was printed"
+                )
+        for receipt in receipts:
+            _check_receipt(receipt, chain, missing=receipt.hash.hex() in wanted)
         chain.check_countersignatures(every, lambda share: progress("checking countersignatures", share))
     except BrokenChainError as found:
         fault = str(found)
@@ -87,11 +92,22 @@ def _hash_of(head: str) -> str:
     return found
 
 
-def _missing(wanted: "str | Statement", chain: Chain) -> str:
-    """A head or a receipt that the chain does not pass through."""
-    if isinstance(wanted, str):
-        return f"{wanted} is not in the chain: links were cut off or rewritten after it was printed"
-    where = f"slot {wanted.slot} of run {wanted.run}"
-    if not signed(chain.coordinator, wanted.signature, wanted.hash):
-        return f"{where}: the receipt of {wanted.silo} is not signed by this ledger's coordinator, so it proves nothing"
-    return f"{where}: {wanted.silo} holds a receipt that is not in the chain: it was cut off or rewritten"
+def _check_receipt(receipt: Statement, chain: Chain, *, missing: bool) -> None:
+    """What the coordinator signed has to be in the chain, and what the receipt says has to be what was signed."""
+    where, silo = f"slot {receipt.slot} of run {receipt.run}", receipt.silo
+    if not signed(chain.coordinator, receipt.signature, receipt.hash):
+        raise BrokenChainError(
+            f"{where}: the receipt of {silo} is not signed by this ledger's coordinator, so it proves nothing"
+        )
+    if not receipt.whole:
+        raise BrokenChainError(
+            f"{where}: the receipt of {silo} was altered after the coordinator signed it: its contribution, transfer, "
+            "place or line before is not that of its entry"
+        )
+    if missing:
+        raise BrokenChainError(f"{where}: {silo} holds a receipt that is not in the chain: it was cut off or rewritten")
+    run = chain.runs[chain.slots[receipt.number][0]]
+    if (run.name, run.silos[receipt.place][0]) != (receipt.run, silo):
+        raise BrokenChainError(
+            f"{where}: the receipt of {silo} was altered: it is that of {run.silos[receipt.place][0]} in run {run.name}"
+        )
