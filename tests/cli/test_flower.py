@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from potluck.flower.compare import Comparison
 from potluck.flower.processes import MARK
-from potluck.ledger import reading, verify
-from tests.cli.person import refused
+from potluck.ledger import Row, reading, verify
+from tests.cli.person import potluck, refused
 from tests.flower.real import wait_for
 
 LONG = 600.0
@@ -106,3 +108,23 @@ def test_mistakes_are_named_before_anything_starts(tmp_path: Path) -> None:
     assert "nobody" in refused(*words, "--agent", "nobody")
     assert "planner" in refused(*words, "--agent", "planner")
     assert not (tmp_path / "trial").exists()
+
+
+def test_runs_of_one_name_are_refused_and_both_are_named(tmp_path: Path) -> None:
+    said = refused("flower", "compare", "a/mpgd", "b/wpr", "b/mpgd", "--out", str(tmp_path / "out"))
+    assert said.startswith("potluck: runs: a/mpgd and b/mpgd have the same name")
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_are_printed_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compared(run: Path, slots: int, out: Path, watch: Callable[[list[Row]], None]) -> Comparison:
+        del out, watch
+        return Comparison(
+            str(run), "mpgd", "none", slots, 100.0, (60.0, 40.0), 0.5, 0.5, 100.0, (90.0, 110.0), (60.0, 40.0), 0.5, 0.5
+        )
+
+    monkeypatch.setattr("potluck.flower.compare.compare", compared)
+    answer = potluck("flower", "compare", "runs/[red]", "runs/[bold]:cat:", "--out", tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "[red] (none)" in answer.stdout
+    assert "[bold]:cat: (none)" in answer.stdout

@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from potluck.flower.processes import Group
 
 OWNER = """
@@ -23,6 +25,26 @@ with Group(Path(sys.argv[1]), {}) as group:
 """
 
 
+STUBBORN = """
+import signal, sys, time
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from potluck.flower import processes
+processes.GRACE = 1.0
+before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+try:
+    with processes.Group(Path(sys.argv[1]), {}) as group:
+        deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+        group.start("child", [sys.executable, "-c", deaf])
+        while not group.log("child").read_text():
+            time.sleep(0.05)
+        print(*group.members(), flush=True)
+        time.sleep(600)
+finally:
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+"""
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -30,8 +52,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def owner(logs: Path) -> tuple[subprocess.Popen[str], list[int]]:
-    process = subprocess.Popen([sys.executable, "-c", OWNER, str(logs)], stdout=subprocess.PIPE, text=True)
+def owner(logs: Path, script: str = OWNER) -> tuple[subprocess.Popen[str], list[int]]:
+    process = subprocess.Popen([sys.executable, "-c", script, str(logs)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as said:
         return process, [int(word) for word in said.readline().split()]
@@ -50,6 +72,17 @@ def test_ctrl_c_ends_all_of_them_and_theirs(tmp_path: Path) -> None:
     assert all(map(alive, pids))
     process.send_signal(signal.SIGINT)
     process.wait(30)
+    assert gone(pids)
+
+
+@pytest.mark.parametrize("again", [signal.SIGINT, signal.SIGTERM])
+def test_who_asks_twice_ends_all_of_them_too(again: signal.Signals, tmp_path: Path) -> None:
+    process, pids = owner(tmp_path, STUBBORN)
+    assert len(pids) == 1
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(again)
+    assert process.wait(30) == -signal.SIGINT  # as one request ends it
     assert gone(pids)
 
 

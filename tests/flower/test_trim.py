@@ -39,6 +39,14 @@ def test_every_slot_draws_anew() -> None:
         assert set(contributed(list(range(200)))) != set(contributed(list(range(200))))
 
 
+def test_several_data_sets_add_up() -> None:
+    with bringing(0.5) as slot:
+        assert len(contributed(list(range(100)))) == 50
+        assert len(contributed(list(range(30)))) == 15
+        assert contributed_samples(10) == 5
+    assert (slot.samples, slot.held) == (70, 140)
+
+
 class OneAtATime:
     """A data set that is read one sample at a time, as PyTorch's are."""
 
@@ -73,6 +81,19 @@ def test_a_data_loader_keeps_its_settings() -> None:
     assert (cut.batch_size, cut.drop_last) == (2, True)
     assert isinstance(cut.sampler, data.RandomSampler)
     assert len(list(cut)) == 2
+    patient = data.DataLoader(OneAtATime(), num_workers=1, persistent_workers=True, prefetch_factor=3)
+    with bringing(0.5):
+        again = contributed(patient)
+    assert (again.num_workers, again.persistent_workers, again.prefetch_factor) == (1, True, 3)
     odd = data.DataLoader(OneAtATime(), sampler=data.SubsetRandomSampler([1, 2]))
     with bringing(0.5), pytest.raises(PotluckError, match="sampler of its own"):
         contributed(odd)
+
+
+def test_less_than_a_batch_is_a_batch_also_where_the_last_is_dropped() -> None:
+    data = pytest.importorskip("torch.utils.data")
+    loader = data.DataLoader(OneAtATime(), batch_size=4, drop_last=True)
+    with bringing(0.2):
+        assert [len(batch) for batch in contributed(loader)] == [2]
+    with bringing(0.5):
+        assert [len(batch) for batch in contributed(loader)] == [4]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from potluck.cli.options import JsonOption
 from potluck.cli.runtime import start_cores
@@ -79,8 +80,8 @@ def up(
             status.update(f"Slot {len(played) + 1} of {slots}…" if len(played) < slots else "Stopping…")
             if not json:
                 if len(played) == 1:
-                    console.print(_heads(len(rows)), highlight=False)
-                console.print(_line(played[-1]), highlight=False)
+                    console.print(Text(_heads(len(rows))))
+                console.print(Text(_line(played[-1])))
 
         consortium, run = play(trial, watch)
     seconds = round(time.monotonic() - begun, 1)
@@ -114,19 +115,21 @@ def compare(
     start_cores()
     from potluck.flower.compare import compare as compared
 
+    _check_names(runs)
     rows = []
     with Console(stderr=True).status("Starting…") as status:
         for run in runs:
 
             def watch(settled: "list[Row]", run: Path = run) -> None:
-                status.update(f"{run}: slot {settled[0].slot} of {slots} is settled")
+                status.update(Text(f"{run}: slot {settled[0].slot} of {slots} is settled"))
 
-            status.update(f"{run}: starting the federation")
+            status.update(Text(f"{run}: starting the federation"))
             rows.append(compared(run, slots, out / run.name, watch))
     if json:
         typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
         return
-    heads = ("per slot", *(head for row in rows for head in (f"{Path(row.run).name} ({row.mechanism})", "predicted")))
+    names = [Text(f"{Path(row.run).name} ({row.mechanism})") for row in rows]
+    heads = ("per slot", *(head for name in names for head in (name, "predicted")))
     table = plain_table(*heads, left=1, title=f"{slots} slots on real federations, beside what the simulator predicted")
     for name, spec, values in _quantities(rows):
         table.add_row(name, *(f"{value:{spec}}" for value in values))
@@ -141,6 +144,15 @@ def _quantities(rows: "list[Comparison]") -> "Iterator[tuple[str, str, list[floa
         yield f"silo {silo}'s payoff, money", ".1f", each
     yield "precision P", ".3f", [x for row in rows for x in (row.precision, row.predicted_precision)]
     yield "contribution d, mean", ".3f", [x for row in rows for x in (row.contribution, row.predicted_contribution)]
+
+
+def _check_names(runs: list[Path]) -> None:
+    """Each is played in a folder of its name; two in one would be taken for one federation that plays on."""
+    known: dict[str, Path] = {}
+    for run in runs:
+        if run.name in known:
+            raise PotluckError(f": {known[run.name]} and {run} have the same name; rename one of them", field="runs")
+        known[run.name] = run
 
 
 def check_installed() -> None:

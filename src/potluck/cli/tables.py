@@ -5,6 +5,7 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 PIPED = 1000
 """Columns where nobody looks: what goes into a file or another program is never cut."""
@@ -18,7 +19,7 @@ def output() -> Console:
     return Console(width=None if Console().is_terminal else PIPED, markup=False, emoji=False)
 
 
-def plain_table(*heads: str, left: int = 0, **options: Any) -> Table:
+def plain_table(*heads: str | Text, left: int = 0, **options: Any) -> Table:
     """A table without frames. The first `left` columns are text, which may wrap; the others hold numbers."""
     table = Table(box=SIMPLE, padding=(0, 0, 0, 1), **options)
     for place, head in enumerate(heads):

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 
 from potluck.agents import find_agent
+from potluck.errors import PotluckError
+from potluck.flower.consortium import Consortium
 from potluck.flower.state import read_about
 from potluck.flower.up import Trial, play
 from potluck.ledger import Row
@@ -61,14 +63,15 @@ def compare(folder: Path, slots: int, out: Path, watch: Callable[[list[Row]], No
     for silo, place in enumerate(policies):
         export_policy(found, silo, scenario.seed, place)
     settled: list[list[Row]] = []
+    federation = Consortium(out / "federation", tuple(place.stem for place in policies))
+    before = _paid(federation)
 
     def keep(rows: list[Row]) -> None:
         settled.append(rows)
         watch(rows)
 
-    consortium, _ = play(Trial(scenario, slots, policies, out / "federation"), keep)
-    earned = [read_about(consortium.state(silo)) for silo in range(len(policies))]
-    payoffs = tuple(about["earned"] / about["slots"] for about in earned)
+    play(Trial(scenario, slots, policies, federation.folder), keep)
+    payoffs = tuple(map(_per_slot, federation.names, before, _paid(federation)))
     expected = predict(found, slots)
     total = expected["payoffs"].sum(axis=1)
     brought = [row.contribution or 0.0 for rows in settled for row in rows]
@@ -87,3 +90,25 @@ def compare(folder: Path, slots: int, out: Path, watch: Callable[[list[Row]], No
         predicted_precision=float(expected["precision"].mean()),
         predicted_contribution=float(expected["contribution"].mean()),
     )
+
+
+@dataclass(frozen=True)
+class _Paid:
+    """A silo's whole life: slots that it was paid for, and the payoff of all of them."""
+
+    slots: int
+    earned: float
+
+
+def _paid(consortium: Consortium) -> list[_Paid]:
+    """As every silo's own file says; a silo that never played has none."""
+    places = [consortium.state(silo) for silo in range(len(consortium.names))]
+    found = [read_about(place) if place.exists() else {} for place in places]
+    return [_Paid(about.get("slots", 0), about.get("earned", 0.0)) for about in found]
+
+
+def _per_slot(name: str, before: _Paid, after: _Paid) -> float:
+    """Payoff per slot of this run alone: in a folder that was played in before, silos bring an account along."""
+    if after.slots == before.slots:
+        raise PotluckError(f"{name} was paid for no slot, so nothing can be compared; see its log")
+    return (after.earned - before.earned) / (after.slots - before.slots)

@@ -1,5 +1,6 @@
 """The files of a consortium on one machine: keys, the roster, and every silo's own folder. For trials and tests."""
 
+import shutil
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +9,10 @@ from pathlib import Path
 import jax
 import tomli_w
 
-from potluck.flower.credentials import write_private_bytes
+from potluck.errors import PotluckError
 from potluck.ledger import new_key, public_key
 from potluck.scenario import Scenario, Terms, render
+from potluck.training.files import write_private_bytes, write_text
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,28 @@ class Consortium:
 def make_consortium(
     folder: Path, scenario: Scenario, agents: Sequence[str | float | Path], terms: Terms | None = None
 ) -> Consortium:
-    """Keys for all, and for each silo a private file with the terms that the scenario draws for it."""
+    """Keys for all, and for each silo a private file with the terms that the scenario draws for it.
+
+    Made in a folder of its own, then moved into place with the roster last: who is killed at it can ask again, and a
+    consortium that has a roster is whole. The folder itself cannot be renamed into place, it may be in use.
+    """
     terms = scenario.draw(jax.random.key(scenario.seed)) if terms is None else terms
     found = Consortium(folder, tuple(f"silo-{silo}" for silo in range(scenario.silos.count)))
-    folder.mkdir(parents=True, exist_ok=True)
+    making = Consortium(folder / "consortium.part", found.names)
+    if not making.roster.exists():
+        shutil.rmtree(making.folder, ignore_errors=True)
+        taken = [*folder.glob("coordinator.key*"), *(folder / name for name in found.names if (folder / name).exists())]
+        if taken:
+            raise PotluckError(f": {taken[0]} is there already; name another folder", field="out")
+        _write(making, scenario, agents, terms)
+    for place in sorted(making.folder.iterdir(), key=lambda place: place == making.roster):
+        place.replace(folder / place.name)
+    making.folder.rmdir()
+    return found
+
+
+def _write(found: Consortium, scenario: Scenario, agents: Sequence[str | float | Path], terms: Terms) -> None:
+    found.folder.mkdir(parents=True)
     found.scenario.write_text(render(scenario), encoding="utf-8")
     coordinator = public_key(new_key(found.key)).hex()
     roster = {}
@@ -79,8 +99,7 @@ def make_consortium(
             "agent": _said(agents[silo]),
         }
         write_private(place, tomli_w.dumps(values))
-    found.roster.write_text(tomli_w.dumps(roster), encoding="utf-8")
-    return found
+    write_text(found.roster, tomli_w.dumps(roster))
 
 
 def _said(agent: str | float | Path) -> str | float:
@@ -89,5 +108,5 @@ def _said(agent: str | float | Path) -> str | float:
 
 
 def write_private(place: Path, text: str) -> None:
-    """Text that only its owner may read."""
+    """Text that only its owner may read; who reads it meanwhile finds the old one or the new one."""
     write_private_bytes(place, text.encode())

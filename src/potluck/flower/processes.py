@@ -72,16 +72,17 @@ class Group:
 
     def __exit__(self, *_: object) -> None:
         """End all of ours, their descendants too."""
+        with _undisturbed():
+            self.stop(list(self._started))
+            until = time.monotonic() + GRACE
+            while (left := self.members()) and time.monotonic() < until:
+                for pid in left:
+                    _signal(pid, signal.SIGTERM)
+                time.sleep(0.1)
+            for pid in self.members():
+                _signal(pid, signal.SIGKILL)
         if self._terminated is not None:
             signal.signal(signal.SIGTERM, self._terminated)
-        self.stop(list(self._started))
-        until = time.monotonic() + GRACE
-        while (left := self.members()) and time.monotonic() < until:
-            for pid in left:
-                _signal(pid, signal.SIGTERM)
-            time.sleep(0.1)
-        for pid in self.members():
-            _signal(pid, signal.SIGKILL)
 
     def members(self) -> list[int]:
         """Everything that carries our mark, but for ourselves."""
@@ -152,6 +153,20 @@ def program(name: str) -> str:
     """A program that was installed beside this Python."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.exists() else name
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Who asks a second time to end us is not heard: he would leave processes behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _interrupt(*_: object) -> None:

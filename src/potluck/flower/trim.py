@@ -19,11 +19,22 @@ class Bringing:
     share: float
     """d."""
     held: int | None = None
-    """|D|, as the app showed it; it stays in the silo."""
+    """|D|, of all data sets that the app showed; it stays in the silo."""
     samples: int | None = None
-    """x."""
+    """x, of all of them."""
 
 
+KEPT = (
+    "batch_size",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "timeout",
+    "worker_init_fn",
+    "persistent_workers",
+    "prefetch_factor",
+)
+"""Settings of a DataLoader that hold for a part of its data too."""
 _SLOT: ContextVar[Bringing | None] = ContextVar("slot", default=None)
 
 
@@ -41,7 +52,8 @@ def bringing(share: float) -> Iterator[Bringing]:
 def contributed_samples(held: int) -> int:
     """x = d·|D| to the nearest sample, at least one where d > 0; all of them outside of a slot.
 
-    For an app that chooses its samples itself; `contributed` chooses and cuts.
+    For an app that chooses its samples itself; `contributed` chooses and cuts. To be asked once for each data set:
+    what is brought of several adds up.
     """
     slot = _SLOT.get()
     if slot is None:
@@ -49,15 +61,17 @@ def contributed_samples(held: int) -> int:
     if held < 1:
         raise PotluckError("the data set is empty; a silo without data cannot take part")
     nearest = int(np.round(np.float32(slot.share) * np.float32(held)))
-    slot.held, slot.samples = held, int(np.clip(nearest, int(slot.share > 0), held))
-    return slot.samples
+    count = int(np.clip(nearest, int(slot.share > 0), held))
+    slot.held, slot.samples = (slot.held or 0) + held, (slot.samples or 0) + count
+    return count
 
 
 def contributed(data: Any, *more: Any) -> Any:
     """The part of the data that the silo brings in this slot, drawn at random anew in every slot.
 
     Takes a list or tuple, NumPy arrays (several are cut alike: `x, y = contributed(x, y)`), a data set of PyTorch or
-    Hugging Face, or a PyTorch DataLoader, which keeps its settings. Outside of a slot, all of it.
+    Hugging Face, or a PyTorch DataLoader, which keeps its settings. Outside of a slot, all of it. Data that are cut
+    one after the other are several data sets, whose samples add up.
     """
     wholes = (data, *more)
     lengths = {len(_samples_of(whole)) for whole in wholes}
@@ -109,12 +123,15 @@ class Part(Sequence[Any]):
 
 
 def _cut_loader(loader: Any, chosen: np.ndarray) -> Any:
-    """The same DataLoader over fewer samples: shuffled if it was."""
+    """The same DataLoader over fewer samples: shuffled if it was.
+
+    Less than a batch is one batch also where the loader drops the last: a silo trains on what it brings.
+    """
     from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
     if loader.batch_size is None or not isinstance(loader.sampler, RandomSampler | SequentialSampler):
         raise PotluckError("a DataLoader with a sampler of its own cannot be cut; cut its data set with contributed()")
-    kept = ("batch_size", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn")
-    settings = {name: copy.copy(getattr(loader, name)) for name in kept}
+    settings = {name: copy.copy(getattr(loader, name)) for name in KEPT}
+    settings["drop_last"] = loader.drop_last and len(chosen) >= loader.batch_size
     shuffle = isinstance(loader.sampler, RandomSampler)
     return DataLoader(_cut(loader.dataset, chosen), shuffle=shuffle, generator=loader.generator, **settings)

@@ -79,7 +79,7 @@ def play(trial: Trial, watch: Callable[[list[Row]], None] = lambda _: None) -> t
             config |= {"agent-state": str(consortium.state("{partition-id}"))}
         with _started(trial, consortium) as federation:
             federation.start_run(example_app(), config, run)
-            _follow(federation, consortium, run, watch)
+            _follow(federation, consortium, run, trial.slots, watch)
     return consortium, run
 
 
@@ -87,7 +87,7 @@ def _consortium(trial: Trial) -> Consortium:
     names = tuple(f"silo-{silo}" for silo in range(trial.scenario.silos.count))
     found = Consortium(trial.folder.resolve(), names)
     if not found.roster.exists():
-        return make_consortium(found.folder, trial.scenario, trial.agents)
+        make_consortium(found.folder, trial.scenario, trial.agents)
     if found.terms(len(names)).exists() or not found.terms(len(names) - 1).exists():
         raise PotluckError(f"{trial.folder}: holds a consortium of other silos; name another folder", field="out")
     found.scenario.write_text(render(trial.scenario), encoding="utf-8")
@@ -109,8 +109,13 @@ def _runs(consortium: Consortium) -> int:
         return len(book.runs())
 
 
-def _follow(federation: Federation, consortium: Consortium, run: str, watch: Callable[[list[Row]], None]) -> None:
-    """Tell of every slot as it is settled, until the run is over; raise if it failed."""
+def _follow(
+    federation: Federation, consortium: Consortium, run: str, slots: int, watch: Callable[[list[Row]], None]
+) -> None:
+    """Tell of every slot as it is settled, until the run is over; raise if it failed.
+
+    `flwr run --stream` ends with 0 whatever became of the run: the ledger says whether it came to its end.
+    """
     told = 0
     going = True
     while going:
@@ -121,9 +126,10 @@ def _follow(federation: Federation, consortium: Consortium, run: str, watch: Cal
         if going:
             federation.group.check(["superlink"])
             time.sleep(LOOKING)
-    log = federation.group.log(run)
-    if (code := federation.group.code(run)) != 0 or told == 0:
-        raise PotluckError(f"the run ended with {code}: {federation.group.last_words(run)}; see {log}")
+    if (code := federation.group.code(run)) != 0 or told < slots:
+        words, log = federation.group.last_words(run), federation.group.log(run)
+        kept = f"; {consortium.ledger} keeps what was played" if told else ""
+        raise PotluckError(f"the run ended with {code} after {told} of {slots} slots: {words}; see {log}{kept}")
 
 
 def _settled(consortium: Consortium, run: str, after: int) -> Iterator[list[Row]]:

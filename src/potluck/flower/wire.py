@@ -23,7 +23,7 @@ class Rules:
     """What holds for a whole run. The coordinator signs it as part of the run's opening."""
 
     horizon: int
-    """T, slots in a game; the game begins anew after it."""
+    """T, slots in a game; beyond it the run goes on as a game without an end."""
     history: int
     """H, slots on record."""
     discount: float

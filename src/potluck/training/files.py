@@ -31,7 +31,7 @@ def write_arrays(place: Path, mark: bytes, about: dict[str, Any], tree: Any, *, 
     content.write(json.dumps(about).encode() + b"\n")
     eqx.tree_serialise_leaves(content, jax.tree.map(plain, eqx.filter(tree, eqx.is_array)))
     payload = content.getbuffer()
-    _replace(place, mark, hashlib.sha256(payload).digest(), payload, mode=0o600 if private else 0o666)
+    _replace(place, mark, hashlib.sha256(payload).digest(), payload, private=private)
 
 
 def read_arrays(place: Path, mark: bytes, like: Callable[[dict[str, Any]], Tree]) -> tuple[dict[str, Any], Tree]:
@@ -67,15 +67,22 @@ def _read_array(stream: io.BytesIO, wanted: jax.ShapeDtypeStruct | Array) -> Arr
 
 def write_text(place: Path, text: str) -> None:
     """Text for people and programs; a fault leaves what was there before."""
-    _replace(place, text.encode())
+    _replace(place, text.encode(), private=False)
 
 
-def _replace(place: Path, *parts: bytes | memoryview, mode: int = 0o666) -> None:
+def write_private_bytes(place: Path, content: bytes) -> None:
+    """What only its owner may read; a fault leaves what was there before."""
+    _replace(place, content, private=True)
+
+
+def _replace(place: Path, *parts: bytes | memoryview, private: bool) -> None:
     if place.exists() and not place.is_file():  # to rename onto a device would do away with it
         raise OSError(errno.EINVAL, "not a file that can be replaced", str(place))
     beside = place.with_name(f"{place.name}.part")
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with os.fdopen(
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666), "wb"
+        ) as file:
             for part in parts:
                 file.write(part)
             file.flush()
