@@ -14,9 +14,9 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from potluck.flower import Incentivized, contributed_samples, contribution
-from potluck.flower.consortium import Consortium, make_consortium
+from potluck.flower.consortium import Consortium, make_consortium, write_private
 from potluck.flower.state import read_about
-from potluck.ledger import Row, reading
+from potluck.ledger import Account, Row, reading
 from potluck.scenario import Scenario, Silos, mechanism_of
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 7, 1, 1  # what a process of Flower is told
@@ -169,3 +169,31 @@ def array(numbers: np.ndarray) -> Array:
 def state_of(consortium: Consortium, silo: int) -> dict[str, Any]:
     """What a silo's state file says of itself."""
     return read_about(consortium.state(silo))
+
+
+def account_of(consortium: Consortium, silo: int) -> Account:
+    """What a silo has accepted of its only run."""
+    (membership,) = state_of(consortium, silo)["memberships"].values()
+    return Account.from_bytes(membership["account"].encode())
+
+
+def receipts_of(consortium: Consortium, silo: int) -> Path:
+    """What a silo keeps of what the coordinator has signed."""
+    return consortium.state(silo).with_name("agent.state.receipts")
+
+
+def change_site(consortium: Consortium, silo: int, **values: object) -> None:
+    """Write other values into a silo's own file."""
+    place = consortium.terms(silo)
+    kept = [line for line in place.read_text().splitlines() if line.partition(" ")[0] not in values]
+    write_private(place, "\n".join([*kept, *(f"{name} = {value!r}" for name, value in values.items())]) + "\n")
+
+
+def notices(grid: LocalGrid, node: int) -> list[Message]:
+    """What a node was sent."""
+    return [message for message in grid.sent if message.metadata.dst_node_id == node]
+
+
+def played(consortium: Consortium, silo: int = 0) -> list[float | None]:
+    """What a silo's slots were settled on."""
+    return [row.contribution for row in rows(consortium, silo=f"silo-{silo}")]

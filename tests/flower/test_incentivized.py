@@ -289,6 +289,22 @@ def test_a_coordinator_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> 
     assert len({row.signal for row in rows(whole)}) > 1  # the schedule's memory matters, and was restored
 
 
+def test_a_fault_while_the_last_settlement_is_handed_over_does_not_lose_the_model(
+    consortium: Consortium, grid: LocalGrid, said: pytest.LogCaptureFixture
+) -> None:
+    def cut(message: Message) -> Message:
+        if message.content.config_records[RECORD]["closing"]:
+            raise ConnectionError("the line was cut")
+        return message
+
+    grid.tamper = cut
+    result = incentivized(consortium).start(grid, START, num_rounds=2)
+    np.testing.assert_allclose(result.arrays.to_numpy_ndarrays()[0], 0.02)
+    assert "the last settlement could not be handed over: the line was cut" in said.text
+    with Ledger(consortium.ledger, read_key(consortium.key)) as ledger:  # it was let go
+        assert ledger.last_slot("trial") == 2
+
+
 def test_another_mechanism_under_the_same_name_is_refused(consortium: Consortium, grid: LocalGrid) -> None:
     incentivized(consortium).start(grid, START, num_rounds=1)
     text = consortium.scenario.read_text().replace("intensity = 5.0", "intensity = 6.0")

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
 
 from potluck.agents.actors import ConstantActor, NetworkActor
 from potluck.errors import PotluckError
-from potluck.flower import Incentivized
-from potluck.flower.consortium import Consortium, write_private
+from potluck.flower import Incentivized, contribution
+from potluck.flower.consortium import Consortium
 from potluck.flower.deciders import Learning, Situation, decider
 from potluck.flower.site import Site, read_site
 from potluck.flower.state import load_state
@@ -23,7 +25,20 @@ from potluck.flower.wire import RECORD, Notice, Rules
 from potluck.ledger import Opening, Statement, new_key
 from potluck.training.export import MARK, load_policy
 from potluck.training.files import write_arrays
-from tests.flower.local import START, LocalGrid, client_app, consortium_in, incentivized, rows, scenario_of, state_of
+from tests.flower.local import (
+    START,
+    LocalGrid,
+    change_site,
+    client_app,
+    consortium_in,
+    copy_of,
+    incentivized,
+    notices,
+    played,
+    rows,
+    scenario_of,
+    state_of,
+)
 
 RULES = Rules(8, 7, 0.95, ("others", "communication", "signal", "precision"), "fraction", "num-examples", 0.1, {})
 
@@ -34,20 +49,6 @@ def policy_file(place: Path, actor: Any, silos: int = 4, history: int = 7) -> Pa
     header = {"actor": actor.kind, "settings": actor.settings, "low": anything, "high": anything, "about": about}
     write_arrays(place, MARK, header, actor)
     return place
-
-
-def change_site(consortium: Consortium, silo: int, **values: object) -> None:
-    place = consortium.terms(silo)
-    kept = [line for line in place.read_text().splitlines() if line.partition(" ")[0] not in values]
-    write_private(place, "\n".join([*kept, *(f"{name} = {value!r}" for name, value in values.items())]) + "\n")
-
-
-def notices(grid: LocalGrid, node: int) -> list[Message]:
-    return [message for message in grid.sent if message.metadata.dst_node_id == node]
-
-
-def played(consortium: Consortium, silo: int = 0) -> list[float | None]:
-    return [row.contribution for row in rows(consortium, silo=f"silo-{silo}")]
 
 
 def test_the_site_can_always_cap_and_veto(consortium: Consortium, grid: LocalGrid) -> None:
@@ -178,6 +179,73 @@ def test_what_an_app_says_when_it_fails_stays_in_the_silo(
     incentivized(consortium).start(grid, START, num_rounds=1)
     assert reasons == {"ZeroDivisionError in this silo's app; its own log says more"}
     assert "of 120 patients" in said.text
+
+
+@pytest.mark.parametrize("asked", ["train", "evaluate"])
+def test_the_words_of_an_error_that_an_app_returns_stay_in_the_silo(
+    consortium: Consortium, grid: LocalGrid, said: pytest.LogCaptureFixture, asked: str
+) -> None:
+    app = ClientApp(mods=[contribution()])
+
+    @app.train() if asked == "train" else app.evaluate()
+    def fail(message: Message, context: Context) -> Message:
+        del context
+        return Message(Error(0, "of 120 patients"), reply_to=message)
+
+    if asked == "evaluate":
+        reply = app(Message(RecordDict({"arrays": START}), 1, asked), grid.context(1))
+        assert reply.error.reason == "this silo's app failed; its own log says why"
+    else:
+        grid.apps[1], grid.wire = app, []
+        incentivized(consortium).start(grid, START, num_rounds=1)
+        assert b"this silo's app failed; its own log says why" in grid.wire
+        assert not any(b"patients" in sent for sent in grid.wire)
+    assert "of 120 patients" in said.text
+
+
+def test_training_outside_of_a_slot_is_refused_also_where_the_message_has_a_record(
+    consortium: Consortium, grid: LocalGrid, said: pytest.LogCaptureFixture
+) -> None:
+    change_site(consortium, 0, cap=0.0)
+    record = ConfigRecord({"weighted-by": "num-examples"})
+    reply = grid.apps[1](Message(RecordDict({"arrays": START, RECORD: record}), 1, "train"), grid.context(1))
+    assert reply.has_error()
+    assert not reply.has_content()
+    assert "training is asked for outside of a slot" in said.text
+
+
+def test_a_plain_evaluation_does_not_tell_how_much_a_silo_with_terms_holds(grid: LocalGrid) -> None:
+    reply = grid.apps[1](Message(RecordDict({"arrays": START}), 1, "evaluate"), grid.context(1))
+    assert dict(reply.content["metrics"]) == {"num-examples": 1.0, "accuracy": pytest.approx(0.1)}
+
+
+def another_slot(record: ConfigRecord) -> None:
+    record["slot"] = 10**9
+
+
+def another_history(record: ConfigRecord) -> None:
+    record["precision"] = [0.9, *record["precision"][1:]]
+
+
+@pytest.mark.parametrize("change", [another_slot, another_history])
+def test_a_notice_that_was_changed_is_refused_and_leaves_no_trace(
+    consortium: Consortium, grid: LocalGrid, said: pytest.LogCaptureFixture, change: Callable[[ConfigRecord], None]
+) -> None:
+    def forged_first(message: Message) -> Message:
+        record = message.content.config_records[RECORD]
+        if message.metadata.dst_node_id == 1 and record["slot"] == 2:
+            before = consortium.state(0).read_bytes()
+            forged = copy_of(message)
+            change(forged.content.config_records[RECORD])
+            assert grid.apps[1](forged, grid.context(1)).has_error()
+            assert consortium.state(0).read_bytes() == before
+        return message
+
+    grid.tamper = forged_first
+    incentivized(consortium).start(grid, START, num_rounds=3)
+    assert said.text.count("is not asked for by the coordinator") == 1
+    assert played(consortium) == [1.0] * 3
+    assert all(row.countersigned for row in rows(consortium))
 
 
 def test_state_is_private_whole_and_survives(consortium: Consortium, grid: LocalGrid) -> None:

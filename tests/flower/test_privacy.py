@@ -7,9 +7,8 @@ import pytest
 
 from potluck.flower.consortium import Consortium
 from potluck.scenario import mechanism_of
-from tests.flower.local import START, LocalGrid, client_app, consortium_in, incentivized, rows, scenario_of
+from tests.flower.local import START, LocalGrid, change_site, client_app, consortium_in, incentivized, rows, scenario_of
 from tests.flower.sentinels import COMMUNICATION, ENERGY, HELD, PRICE, PROFIT, SHARE, encodings, leaks, varint
-from tests.flower.test_mod import change_site
 
 TERMS = {"profit": PROFIT, "energy": ENERGY, "energy price": PRICE, "communication": COMMUNICATION, "held": HELD}
 SAMPLES = round(SHARE * HELD)

@@ -4,15 +4,20 @@ import dataclasses
 import io
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAdam, FedAvg, Strategy
 
+from potluck.flower import contributed_samples, contribution
 from potluck.flower.consortium import Consortium
 from potluck.flower.wire import RECORD, Claim
 from potluck.ledger import read_key, verify
-from tests.flower.local import START, LocalGrid, array, incentivized, rows
+from potluck.scenario import mechanism_of
+from tests.flower.local import START, LocalGrid, array, client_app, consortium_in, incentivized, rows, scenario_of
 
 BAD = 3
 """The node that misbehaves, silo-2."""
@@ -165,7 +170,7 @@ def test_a_silo_that_says_nothing_or_fails_is_absent(
 
 def test_what_one_reply_has_beyond_the_others_shuts_nobody_out(consortium: Consortium, grid: LocalGrid) -> None:
     def richer(reply: Message) -> list[Message]:
-        if reply.metadata.src_node_id == BAD and reply.content.metric_records:
+        if reply.metadata.src_node_id == BAD and reply.content.array_records:
             other_metrics(consortium, reply)
             arrays = reply.content["arrays"]
             del reply.content["arrays"]
@@ -176,3 +181,99 @@ def test_what_one_reply_has_beyond_the_others_shuts_nobody_out(consortium: Conso
     result = incentivized(consortium).start(grid, START, num_rounds=1)
     assert [row.contribution for row in rows(consortium)] == [1.0] * 4
     assert set(result.train_metrics_clientapp[1]) == {"loss"}
+
+
+def keeping_its_kinds(*kinds: type) -> ClientApp:
+    """As PyTorch does: whatever kind of numbers arrives, the module's own are sent back."""
+    app = ClientApp(mods=[contribution(1.0)])
+
+    @app.train()
+    def fit(message: Message, context: Context) -> Message:
+        del context
+        sent = message.content["arrays"].to_numpy_ndarrays()
+        own = [np.asarray(numbers.astype(kind) + kind(1)) for numbers, kind in zip(sent, kinds, strict=True)]
+        metrics = MetricRecord({"num-examples": contributed_samples(120)})
+        return Message(RecordDict({"arrays": ArrayRecord(own), "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kind"),
+    [
+        pytest.param(FedAdam(fraction_evaluate=0.0), np.float32, id="FedAdam aggregates in double precision"),
+        pytest.param(FedAvg(fraction_evaluate=0.0), np.int64, id="FedAvg makes a fraction of a counter"),
+    ],
+)
+def test_who_answers_in_the_kinds_of_its_own_model_counts_in_every_slot(
+    tmp_path: Path, strategy: Strategy, kind: type
+) -> None:
+    consortium = consortium_in(tmp_path, scenario_of(2))
+    grid = LocalGrid(consortium, [keeping_its_kinds(np.float32, kind) for _ in range(2)])
+    start = ArrayRecord([np.zeros(3, np.float32), np.array(0, kind)])
+    incentivized(consortium, strategy).start(grid, start, num_rounds=3)
+    assert [row.contribution for row in rows(consortium)] == [1.0] * 6
+    kinds = {sent.content["arrays"]["1"].dtype for sent in grid.sent if "arrays" in sent.content}
+    assert "float64" in kinds  # or nothing was tested
+
+
+def test_more_samples_than_can_be_counted_are_refused_and_the_run_goes_on(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    mechanism = mechanism_of("redistribution", intensity=5.0, schedule="constant", basis="samples")
+    consortium = consortium_in(tmp_path, scenario_of(mechanism=mechanism))
+    grid = LocalGrid(consortium, [client_app() for _ in range(4)])
+
+    def spoilt(reply: Message) -> list[Message]:
+        if reply.metadata.src_node_id == BAD and reply.content.metric_records:
+            lie(1e15)(consortium, reply)
+        return [reply]
+
+    grid.replies = spoilt
+    incentivized(consortium).start(grid, START, num_rounds=2)
+    assert [row.contribution for row in rows(consortium)] == [120.0, 120.0, None, 120.0] * 2
+    assert said.text.count("silo-2 is refused: it claims 1e+15 samples, and 16,777,216 are the most") == 2
+    assert verify(consortium.ledger).fault is None
+
+
+@pytest.mark.parametrize(
+    ("weight", "who", "value", "mean"),
+    [
+        pytest.param(1e12, {BAD}, 1.0, (0.11 * 3 + 1.0) / 4, id="one with a weight of 1e12"),
+        pytest.param(0.0, {1, 2, 3, 4}, 0.5, 0.5, id="all with a weight of 0"),
+    ],
+)
+def test_evaluations_count_alike_whatever_weight_they_claim(
+    consortium: Consortium, grid: LocalGrid, weight: float, who: set[int], value: float, mean: float
+) -> None:
+    def weighted(reply: Message) -> list[Message]:
+        metrics = reply.content.metric_records.get("metrics", {})
+        if reply.metadata.src_node_id in who and "accuracy" in metrics:
+            metrics["num-examples"], metrics["accuracy"] = weight, value
+        return [reply]
+
+    grid.replies = weighted
+    incentivized(consortium, FedAvg(), precision="accuracy").start(grid, START, num_rounds=1)
+    assert [row.precision for row in rows(consortium)] == pytest.approx([mean] * 4)
+
+
+def test_a_node_that_is_no_silo_of_the_run_has_no_vote_on_precision(
+    consortium: Consortium, grid: LocalGrid, said: pytest.LogCaptureFixture
+) -> None:
+    stranger = ClientApp()
+
+    @stranger.evaluate()
+    def boast(message: Message, context: Context) -> Message:
+        del context
+        metrics = MetricRecord({"num-examples": 30, "accuracy": 1.0})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    @stranger.train()
+    def idle(message: Message, context: Context) -> Message:
+        del context
+        return Message(RecordDict({"metrics": MetricRecord({"num-examples": 30})}), reply_to=message)
+
+    grid.apps[5] = stranger
+    incentivized(consortium, FedAvg(), precision="accuracy").start(grid, START, num_rounds=2)
+    assert [row.precision for row in rows(consortium)[::4]] == pytest.approx([0.11, 0.12])
+    assert said.text.count("node 5 is refused: it has never answered as a silo of this run") == 2

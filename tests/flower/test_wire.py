@@ -7,11 +7,10 @@ import pytest
 
 from potluck.flower.federation import deployed, node_config
 from tests.flower.app.trial_app.client import HELD as APP_HELD
-from tests.flower.local import consortium_in, rows, scenario_of
+from tests.flower.local import change_site, consortium_in, rows, scenario_of
 from tests.flower.proxy import tapped
 from tests.flower.real import finish, start
 from tests.flower.sentinels import COMMUNICATION, ENERGY, HELD, PRICE, PROFIT, SHARE, leaks
-from tests.flower.test_mod import change_site
 from tests.flower.test_privacy import SAMPLES, TERMS
 
 

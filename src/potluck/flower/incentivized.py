@@ -127,8 +127,9 @@ class Incentivized(Strategy):
             )
             try:
                 self._hand_over(grid)
-            except PotluckError as fault:  # the trained model is not lost for that
-                LOG.error("potluck: the last settlement could not be handed over: %s", fault)
+            except Exception as fault:  # of the ledger or the line: the trained model is not lost for that
+                unexpected = not isinstance(fault, PotluckError)
+                LOG.error("potluck: the last settlement could not be handed over: %s", fault, exc_info=unexpected)
         finally:
             if self._books is not None:
                 self._books.close()

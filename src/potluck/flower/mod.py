@@ -173,8 +173,11 @@ def _begin(agent: str | float | Path, notice: Notice, opening: Opening, rules: R
         raise PotluckError(
             f"run {joined.run} was played before, with another opening; the coordinator must give a new run a new name"
         )
-    fresh = Membership(joined, since=notice.slot)
-    state = dataclasses.replace(state, memberships={name: fresh, **state.memberships})
+    known = state.memberships.get(name, Membership(joined, since=notice.slot))
+    if notice.slot > max(known.account.slot, known.since - 1, *known.decisions) + 1:
+        # It was away, or its state is an older copy: of the slots between it knows nothing.
+        known = dataclasses.replace(known, since=notice.slot)
+    state = dataclasses.replace(state, memberships={**state.memberships, name: known})
     return _Turn(notice, rules, site, key, place, deciding, state, name, size)
 
 
@@ -219,8 +222,12 @@ def _check_claim(turn: _Turn, statement: Statement, decision: Decision | None) -
     """A silo does not sign for a contribution that it never claimed."""
     if statement.contribution is None:
         return
-    if statement.slot < turn.membership.since:
-        LOG.warning("potluck: slot %d was settled before this silo's state began", statement.slot)
+    if decision is None and statement.slot < turn.membership.since:
+        LOG.warning(
+            "potluck: slot %d was settled on a contribution of %g, and this silo's state does not know of it",
+            statement.slot,
+            statement.contribution,
+        )
         return
     claimed = None if decision is None else decision.share if turn.rules.basis == "fraction" else decision.samples
     if statement.contribution != claimed:

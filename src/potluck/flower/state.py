@@ -46,7 +46,7 @@ class Membership:
     communication: dict[int, float] = field(default_factory=dict)
     """C of the slots on record."""
     since: int = 0
-    """The first slot that this state was asked for: of those before it nothing is known."""
+    """From here on the silo was asked for every slot: of those before, it knows only the decisions that it has."""
 
 
 @dataclass(frozen=True)
