@@ -50,7 +50,7 @@ SMALL = {
     "ledger balances": "{ledger}",
     "ledger verify": "{ledger}",
     "ledger settle": "{ledger}",
-    "ledger export": "{ledger} --out {out}",
+    "ledger export": "{ledger}",
     "ledger keygen": "{out}",
     "flower compare": "{run}",
     "bench ledger": "--slots 2 --countersigned 2 --folder {folder}",
@@ -146,7 +146,7 @@ EVERY = [
     "data list",
     "play {run} --json",
     "flower up --help",
-    *(f"{name} {words}" for name, words in SMALL.items() if name not in ("demo", "flower compare")),
+    *(f"{name} {words}" for name, words in SMALL.items() if name not in ("demo", "flower compare", "data path")),
 ]
 
 
