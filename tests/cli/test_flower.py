@@ -1,5 +1,6 @@
 """`potluck flower up` as a person runs it: it plays, leaves a ledger, and never leaves a process behind."""
 
+import io
 import json
 import os
 import signal
@@ -9,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from potluck.cli.flower import _side_by_side
 from potluck.flower.compare import Comparison
 from potluck.flower.processes import MARK
 from potluck.ledger import Row, reading, verify
@@ -128,3 +131,16 @@ def test_names_are_printed_as_they_are(tmp_path: Path, monkeypatch: pytest.Monke
     assert answer.returncode == 0, answer.stderr
     assert "[red] (none)" in answer.stdout
     assert "[bold]:cat: (none)" in answer.stdout
+
+
+def test_a_comparison_fits_eighty_columns() -> None:
+    numbers = (12345.6,) * 4
+    one = Comparison(
+        "runs/" + "m" * 30, "mpgd", "redistribution", 30, 49382.4, numbers, 0.9512, 0.221, 49382.4, (1.0, 2.0), numbers,
+        0.9512, 0.221,
+    )  # fmt: skip
+    said = io.StringIO()
+    Console(width=80, file=said).print(_side_by_side([one, one]))
+    assert "…" not in said.getvalue()
+    assert said.getvalue().count("12345.6") == 16
+    assert max(map(len, said.getvalue().splitlines())) <= 80

@@ -1,6 +1,7 @@
 """Sweeps: every cell is trained as it would be alone, in as few programs as possible, and can be stopped anywhere."""
 
 import dataclasses
+import io
 import itertools
 import json
 import shutil
@@ -9,10 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from rich.console import Console
 from typer.testing import CliRunner
 
 from potluck.agents import Options
 from potluck.cli import app
+from potluck.cli.sweep import _by_cell
 from potluck.errors import PotluckError
 from potluck.scenario import render
 from potluck.studies.sweeps import by_cell, draw_sweep
@@ -181,3 +184,21 @@ def test_a_table_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x" / "program-01").write_text("in the way")
     with pytest.raises(PotluckError, match=r"program-01: not written \(file exists\)"):
         list(run_sweep(tmp_path / "x"))
+
+
+def test_a_sweep_of_three_fields_fits_eighty_columns() -> None:
+    names = ("mechanism.intensity", "silos.profit.deviation", "energy_price")
+    config = SweepConfig(BASE, tuple((name, (0.125,)) for name in names))
+    mean = {"mean": 12345.678, "low": 12000.0, "high": 12700.0}
+    cell = {
+        "values": dict.fromkeys(names, 0.0001234),
+        "welfare": mean,
+        "precision": {"mean": 0.95},
+        "contribution": {"mean": 0.5},
+    }
+    said = io.StringIO()
+    Console(width=80, file=said).print(_by_cell([cell], config))
+    assert "…" not in said.getvalue()
+    assert "12345.68 ± 350.00" in said.getvalue()
+    assert "intensity" in said.getvalue()
+    assert max(map(len, said.getvalue().splitlines())) <= 80

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from potluck.cli.options import JsonOption
@@ -128,18 +129,24 @@ def compare(
     if json:
         typer.echo(jsonlib.dumps([asdict(row) for row in rows]))
         return
-    names = [Text(f"{Path(row.run).name} ({row.mechanism})") for row in rows]
-    heads = ("per slot", *(head for name in names for head in (name, "predicted")))
-    table = plain_table(*heads, left=1, title=f"{slots} slots on real federations, beside what the simulator predicted")
+    typer.echo(f"{slots} slots on real federations, beside what the simulator predicted; per slot")
+    for at in range(0, len(rows), 2):
+        output().print(_side_by_side(rows[at : at + 2]))
+
+
+def _side_by_side(rows: "list[Comparison]") -> Table:
+    """Two runs, which is what 80 columns hold."""
+    names = [Text(f"{Path(row.run).name[:16]}\n{row.mechanism[:16]}") for row in rows]
+    table = plain_table("", *(head for name in names for head in (name, "predicted")), left=1)
     for name, spec, values in _quantities(rows):
         table.add_row(name, *(f"{value:{spec}}" for value in values))
-    output().print(table)
+    return table
 
 
 def _quantities(rows: "list[Comparison]") -> "Iterator[tuple[str, str, list[float]]]":
     """A line each: its name, its format, and for every run what was earned and what was predicted."""
     yield "welfare, money", ".1f", [x for row in rows for x in (row.welfare, row.predicted_welfare)]
-    for silo in range(len(rows[0].payoffs)):
+    for silo in range(min(len(row.payoffs) for row in rows)):
         each = [x for row in rows for x in (row.payoffs[silo], row.predicted_payoffs[silo])]
         yield f"silo {silo}'s payoff, money", ".1f", each
     yield "precision P", ".3f", [x for row in rows for x in (row.precision, row.predicted_precision)]

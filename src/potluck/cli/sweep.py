@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 from potluck.cli.options import JsonOption, takes
 from potluck.cli.progress import TrainingDisplay, to_the_end
 from potluck.cli.runtime import start_cores
-from potluck.cli.tables import output, plain_table
+from potluck.cli.tables import around, output, plain_table
 from potluck.cli.train import RUN_OPTIONS, CheckpointOption, run_config
 from potluck.errors import PotluckError, file_faults
 
@@ -98,20 +99,24 @@ def resume_sweep(folder: Path, checkpoint: float, json: bool) -> None:
     typer.echo(f"Table: {folder / TABLE}. Picture: {folder / PICTURE}. Took {seconds:.0f} s.")
 
 
+def _short(names: Sequence[str]) -> list[str]:
+    """The last words of dotted names, where they tell them apart: a table has 80 columns."""
+    last = [name.rpartition(".")[2] for name in names]
+    return last if len(set(last)) == len(last) else list(names)
+
+
 def _by_cell(found: list[dict[str, Any]], config: "SweepConfig") -> Table:
     """One line per cell."""
     seeds = config.base.seeds
     table = plain_table(
-        *config.names, "welfare", "95%", "P", "mean d",
+        *_short(config.names), "welfare", "P", "mean d",
         title=f"{config.base.agent}: the last tenth of the windows, while exploring",
-        caption=f"mean and 95% interval over {seeds} seed{'s' * (seeds > 1)}",
+        caption=f"mean and half of its 95% interval over {seeds} seed{'s' * (seeds > 1)}",
     )  # fmt: skip
     for cell in found:
-        welfare = cell["welfare"]
         table.add_row(
             *(f"{value:g}" for value in cell["values"].values()),
-            f"{welfare['mean']:.2f}",
-            f"{welfare['low']:.1f} … {welfare['high']:.1f}",
+            around(cell["welfare"], ".2f"),
             f"{cell['precision']['mean']:.4f}",
             f"{cell['contribution']['mean']:.3f}",
         )
