@@ -138,7 +138,7 @@ def test_the_command_trains_a_table_and_resume_knows_it(tmp_path: Path, monkeypa
              "--slots", "24", "--seeds", "2", "--games", "2", "--out", str(tmp_path / "x")]  # fmt: skip
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
-    for text in ("mechanism.intensity", "welfare", "mean d", "sweep.csv"):
+    for text in ("intensity", "welfare", "mean d", "sweep.csv"):
         assert text in shown.stdout
     again = CliRunner().invoke(app, ["resume", str(tmp_path / "x"), "--json"])
     assert again.exit_code == 0, again.output
