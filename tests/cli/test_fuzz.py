@@ -150,9 +150,18 @@ EVERY = [
 ]
 
 
+SYMBOLS = ("--help", "game --preset paper", "play {run}", "federation run --slots 2 --games 1", "ledger show {ledger}")
+"""Commands that print more than ASCII."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("command", EVERY)
-@pytest.mark.parametrize("output", ["closed pipe", "full device", "not UTF-8"])
+@pytest.mark.parametrize(
+    ("output", "command"),
+    [
+        *itertools.product(("closed pipe", "full device"), EVERY),
+        *(("not UTF-8", command) for command in SYMBOLS),
+    ],
+)
 def test_an_output_that_takes_nothing_costs_one_line(
     command: str, output: str, places: dict[str, str], tmp_path: Path
 ) -> None:
