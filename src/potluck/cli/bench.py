@@ -226,7 +226,8 @@ def flower(
     slots: Annotated[int, typer.Option(min=3, help="Slots of a run; the first two are not timed.")] = 7,
     repeats: Annotated[int, typer.Option(min=1, help="Runs without and with, by turns; the median counts.")] = 3,
     epochs: Annotated[
-        int, typer.Option(min=1, help="Local epochs of a slot over 350 digits: how long the app itself takes.")
+        int,
+        typer.Option(min=1, max=10_000, help="Local epochs of a slot over 350 digits: how long the app itself takes."),
     ] = 500,
     json: JsonOption = False,
 ) -> None:
@@ -241,14 +242,12 @@ def flower(
     from potluck.federation.from_scenario import on_task
 
     check_installed()
-    from potluck.federation import federation_config
     from potluck.flower.bench import costs
     from potluck.scenario import preset
 
     known = ("simulation", "deployment")
     scenario = on_task(preset("paper"), "digits")
-    described = federation_config(**{**scenario.precision.model_dump(), "epochs": epochs})
-    scenario = scenario.model_copy(update={"precision": described})
+    scenario = scenario.model_copy(update={"precision": scenario.precision.model_copy(update={"epochs": epochs})})
     rows = []
     with Console(stderr=True).status("Starting…") as status, tempfile.TemporaryDirectory() as folder:
         for name in engine or known:

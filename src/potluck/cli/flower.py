@@ -1,6 +1,7 @@
 """`potluck flower`: the same mechanisms and agents on a real Flower federation."""
 
 import importlib.util
+import itertools
 import json as jsonlib
 import time
 from dataclasses import asdict
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from potluck.cli.options import JsonOption
 from potluck.cli.runtime import start_cores
-from potluck.cli.tables import output, plain_table
+from potluck.cli.tables import number, output, plain_table
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -139,16 +140,16 @@ def _side_by_side(rows: "list[Comparison]") -> Table:
     names = [Text(f"{Path(row.run).name[:16]}\n{row.mechanism[:16]}") for row in rows]
     table = plain_table("", *(head for name in names for head in (name, "predicted")), left=1)
     for name, spec, values in _quantities(rows):
-        table.add_row(name, *(f"{value:{spec}}" for value in values))
+        table.add_row(name, *(number(value, spec) for value in values))
     return table
 
 
-def _quantities(rows: "list[Comparison]") -> "Iterator[tuple[str, str, list[float]]]":
-    """A line each: its name, its format, and for every run what was earned and what was predicted."""
+def _quantities(rows: "list[Comparison]") -> "Iterator[tuple[str, str, list[float | None]]]":
+    """A line each: its name, its format, and for every run what was earned and predicted; None for a silo it lacks."""
     yield "welfare, money", ".1f", [x for row in rows for x in (row.welfare, row.predicted_welfare)]
-    for silo in range(min(len(row.payoffs) for row in rows)):
-        each = [x for row in rows for x in (row.payoffs[silo], row.predicted_payoffs[silo])]
-        yield f"silo {silo}'s payoff, money", ".1f", each
+    earned = [payoffs for row in rows for payoffs in (row.payoffs, row.predicted_payoffs)]
+    for silo, each in enumerate(itertools.zip_longest(*earned)):
+        yield f"silo {silo}'s payoff, money", ".1f", list(each)
     yield "precision P", ".3f", [x for row in rows for x in (row.precision, row.predicted_precision)]
     yield "contribution d, mean", ".3f", [x for row in rows for x in (row.contribution, row.predicted_contribution)]
 

@@ -100,7 +100,7 @@ def run_config(
         task = scenario.precision.task
         load_shown(task)
         if model is not None:
-            precision = federation_config(**{**scenario.precision.model_dump(), "model": model})
+            precision = federation_config(scenario.precision, model=model)
             scenario = scenario.model_copy(update={"precision": precision})
     elif task is not None:
         scenario = on_task(scenario, task, load_shown(task), model)

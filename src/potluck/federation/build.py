@@ -29,10 +29,12 @@ Sizes: TypeAlias = float | SupportsIndex | Sequence[float | SupportsIndex] | np.
 """One number for all silos, or one for each."""
 
 
-def federation_config(**options: object) -> FederationConfig:
-    """A description of a federation; what is wrong with it is one PotluckError that knows the field."""
+def federation_config(like: FederationConfig | None = None, /, **options: object) -> FederationConfig:
+    """A description of a federation, `like` another but for what is named; a fault is one PotluckError that knows the
+    field.
+    """
     try:
-        return FederationConfig.model_validate(options)
+        return FederationConfig.model_validate({**(like.model_dump() if like else {}), **options})
     except ValidationError as fault:
         field, _, message = first_fault(fault, FederationConfig).partition(" ")
         if field.endswith(":"):

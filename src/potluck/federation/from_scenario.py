@@ -50,7 +50,7 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None, model: s
     if isinstance(config, CurvePrecision):
         config = FederationConfig(learning_rate=defaults_of(data).learning_rate)
     if model is not None:
-        config = federation_config(**{**config.model_dump(), "model": model})
+        config = federation_config(config, model=model)
     if len(data.labels) < silos.count:
         raise PotluckError(
             f": {silos.count} silos are more than the {len(data.labels)} samples of {task}", field="silos.count"

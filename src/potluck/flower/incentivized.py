@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from potluck.errors import PotluckError
 from potluck.flower.coordinator import Books, open_books, public_mechanism, rules_of, unit_of
-from potluck.flower.replies import Asked, Heard, Refused, sift, sift_evaluations
+from potluck.flower.replies import Asked, Heard, Refused, sift, sift_evaluations, signed_ones
 from potluck.flower.wire import RECORD, Notice
 from potluck.flower.wrapped import innermost, who_is_there, with_those
 from potluck.ledger import read_key, read_public
@@ -159,7 +159,7 @@ class Incentivized(Strategy):
         books = self._opened
         self._heard, refused = sift(replies, self._asked)
         self._name(refused)
-        for one in (*self._heard, *(no.signed for no in refused if no.signed)):
+        for one in signed_ones(self._heard, refused):
             self._nodes[one.node] = one.place
             books.hear(one.place, one.claim)
         bringing = [_bare(one.message) for one in self._heard if one.claim.amount > 0]
@@ -285,7 +285,7 @@ class Incentivized(Strategy):
             if not reply.has_error() and RECORD in reply.content.config_records:
                 heard, refused = sift([reply], self._asked)
                 self._name(refused)
-                for one in (*heard, *(no.signed for no in refused if no.signed)):
+                for one in signed_ones(heard, refused):
                     books.hear(one.place, one.claim)
 
     def _hand_over(self, grid: Grid) -> None:

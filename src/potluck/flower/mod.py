@@ -8,7 +8,6 @@ claimed. What goes wrong is told in the silo's own log; outside, only that somet
 
 import dataclasses
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from numpy.typing import ArrayLike
 from potluck.errors import PotluckError
 from potluck.flower.deciders import Decider, Situation, decider
 from potluck.flower.site import Site, named_file, read_site
-from potluck.flower.state import Decision, Membership, SiloState, load_state, locked, save_state
+from potluck.flower.state import Decision, Membership, SiloState, keep_receipts, load_state, locked, save_state
 from potluck.flower.trim import Bringing, bringing
 from potluck.flower.wire import RECORD, Claim, Notice, Rules
 from potluck.game import Own, Record, observe_one
@@ -98,7 +97,7 @@ class _Turn:
 
     def save(self) -> None:
         """Remember on the disk."""
-        _keep_receipts(self.place, self.accepted, self.disputed)
+        keep_receipts(self.place, self.accepted, self.disputed)
         self.accepted, self.disputed = [], []
         save_state(self.place, self.decider, self.state)
 
@@ -235,23 +234,6 @@ def _check_claim(turn: _Turn, statement: Statement, decision: Decision | None) -
             f"slot {statement.slot} of run {statement.run} was settled on a contribution of "
             f"{statement.contribution:g}, and this silo claimed {'none' if claimed is None else f'{claimed:g}'}"
         )
-
-
-def _keep_receipts(place: Path, accepted: list[Statement], disputed: list[Statement]) -> None:
-    """Keep what was signed, for `potluck ledger verify --receipts`; what is disputed, once."""
-    if not accepted and not disputed:
-        return
-    file = place.with_name(f"{place.name}.receipts")
-    with os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+b") as out:
-        out.seek(0)
-        known = out.read() if disputed else b""
-        new = [statement.to_bytes() for statement in disputed if statement.to_bytes() not in known]
-        size = out.seek(0, os.SEEK_END)
-        out.seek(max(size - 1, 0))
-        torn = b"" if out.read(1) in (b"", b"\n") else b"\n"  # who was killed in the middle of a line
-        out.write(torn + b"".join(line + b"\n" for line in [*(one.to_bytes() for one in accepted), *new]))
-        out.flush()
-        os.fsync(out.fileno())
 
 
 def _decide(turn: _Turn) -> Decision:

@@ -71,8 +71,13 @@ def sift(replies: Iterable[Message], asked: Asked) -> tuple[list[Heard], list[Re
             heard.append(known)
         except _BadReplyError as fault:
             refused.append(Refused(who, str(fault), known))
-    level([one.message.content for one in heard if one.claim.amount > 0])
+    _level([one.message.content for one in heard if one.claim.amount > 0])
     return heard, refused
+
+
+def signed_ones(heard: Iterable[Heard], refused: Iterable[Refused]) -> list[Heard]:
+    """Every reply that is a silo's own, whether it counts or not."""
+    return [*heard, *(one.signed for one in refused if one.signed)]
 
 
 def sift_evaluations(
@@ -100,7 +105,7 @@ def sift_evaluations(
             good.append(reply)
         except _BadReplyError as fault:
             refused.append(Refused(f"node {reply.metadata.src_node_id}", str(fault)))
-    level([reply.content for reply in good])
+    _level([reply.content for reply in good])
     return good, refused
 
 
@@ -194,7 +199,7 @@ def _metrics(content: RecordDict, weighted_by: str) -> dict[str, int | float | l
     return dict(metrics)
 
 
-def level(contents: Sequence[RecordDict]) -> None:
+def _level(contents: Sequence[RecordDict]) -> None:
     """Leave only the metrics that all replies have, and name records alike: Flower would refuse to average any.
 
     To drop a reply for what it has beyond the rest would let one silo shut out another.

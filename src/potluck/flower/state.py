@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from jaxtyping import PyTree
 
 from potluck.errors import PotluckError, file_faults, reason
 from potluck.flower.deciders import Decider
-from potluck.ledger import Account
+from potluck.ledger import Account, Statement
 from potluck.training.files import read_arrays, write_arrays
 
 MARK = b"potluck silo 2\n"
@@ -131,6 +132,27 @@ def save_state(place: Path, decider: Decider, state: SiloState) -> None:
     }
     with file_faults(place, "what was there is kept, make room", failed="not written"):
         write_arrays(place, MARK, about, state.agent, private=True)
+
+
+def keep_receipts(place: Path, accepted: list[Statement], disputed: list[Statement]) -> None:
+    """Keep what was signed, for `potluck ledger verify --receipts`; what is disputed, once."""
+    if not accepted and not disputed:
+        return
+    file = place.with_name(f"{place.name}.receipts")
+    opened = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    with (
+        file_faults(file, "make room", failed="not written"),
+        os.fdopen(os.open(file, opened, 0o600), "a+b") as out,
+    ):
+        out.seek(0)
+        known = out.read() if disputed else b""
+        new = [statement.to_bytes() for statement in disputed if statement.to_bytes() not in known]
+        size = out.seek(0, os.SEEK_END)
+        out.seek(max(size - 1, 0))
+        torn = b"" if out.read(1) in (b"", b"\n") else b"\n"  # who was killed in the middle of a line
+        out.write(torn + b"".join(line + b"\n" for line in [*(one.to_bytes() for one in accepted), *new]))
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _membership(values: dict[str, Any]) -> Membership:
