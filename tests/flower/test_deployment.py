@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from potluck.errors import PotluckError
 from potluck.flower.consortium import Consortium
 from potluck.flower.credentials import make_node_key
 from potluck.flower.federation import Federation, deployed, node_config
@@ -14,7 +15,7 @@ from potluck.ledger import reading, verify
 from tests.flower.local import consortium_in, rows, scenario_of, state_of
 from tests.flower.real import finish, start, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("deployment")]  # one federation, whose runs follow each other
+pytestmark = pytest.mark.slow
 FAULTS = ["nan", "d>1", "negative", "shape", "100MB"]
 SLOTS = 10
 """Of a run in which a silo is killed: it takes a few until a new SuperNode has joined."""
@@ -72,8 +73,9 @@ def test_an_unregistered_silo_is_refused(federation: Federation, consortium: Con
 def test_a_silo_killed_in_the_middle_of_a_slot_comes_back_and_its_agent_remembers(
     federation: Federation, consortium: Consortium
 ) -> None:
+    start(federation, consortium, "before", 2)
+    finish(federation, "before")
     before = state_of(consortium, 0)
-    assert before["slots"] == 6
     federation.group.stop(["silo-0"])  # the learner's node restarts between two runs
     restart(federation, consortium, 0)
     start(federation, consortium, "second", SLOTS, faults="silent", timeout=45.0)
@@ -101,9 +103,9 @@ def test_a_silo_killed_in_the_middle_of_a_slot_comes_back_and_its_agent_remember
     assert [row.contribution for row in rows(consortium, run="second", silo="silo-1")] == [0.5] * SLOTS
     assert all(row.countersigned for row in rows(consortium, run="second"))
     after = state_of(consortium, 0)
-    assert after["slots"] == 6 + SLOTS
+    assert after["slots"] == before["slots"] + SLOTS
     assert after["agent"] == before["agent"]
-    assert len(after["memberships"]) == 2
+    assert len(after["memberships"]) == len(before["memberships"]) + 1
 
 
 def test_a_coordinator_killed_in_the_middle_goes_on_under_the_same_name(
@@ -125,8 +127,11 @@ def test_a_coordinator_killed_in_the_middle_goes_on_under_the_same_name(
 
 
 def settled(consortium: Consortium) -> int:
-    with reading(consortium.ledger) as book:
-        return len(list(book.rows(run="third", silo="silo-0"))) if "third" in [o.run for o in book.runs()] else 0
+    try:
+        with reading(consortium.ledger) as book:
+            return len(list(book.rows(run="third", silo="silo-0"))) if "third" in [o.run for o in book.runs()] else 0
+    except PotluckError:  # there is no ledger yet
+        return 0
 
 
 def command(pid: int) -> bytes:
