@@ -10,6 +10,7 @@ from rich.console import Console
 
 from potluck.cli.certify import _tables, _verdict
 from potluck.scenario import render
+from potluck.studies import planning
 from potluck.studies.certificate import Bounds, Certificate, certify, plain
 from potluck.studies.deviations import evaluated
 from potluck.training.run import trained
@@ -94,7 +95,8 @@ def test_a_folder_of_something_else_is_no_place_for_a_demo(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_demo_with_real_training_ends_with_pictures(tmp_path: Path) -> None:
+def test_a_demo_with_real_training_ends_with_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "GENERATIONS", 2)
     words = ("demo", "--slots", "60", "--seeds", "2", "--games", "2", "--out", "d", "--json")
     found = json.loads(potluck(*words, cwd=tmp_path).stdout)
     assert found["task"] == "digits"

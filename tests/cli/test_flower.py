@@ -63,7 +63,7 @@ def slots(folder: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [[], ["--tls"], ["--simulation"]], ids=["deployed", "with TLS", "simulated"])
+@pytest.mark.parametrize("how", [["--tls"], ["--simulation"]], ids=["with TLS", "simulated"])
 def test_it_plays_and_leaves_a_ledger_and_nothing_else(how: list[str], tmp_path: Path) -> None:
     process = up(tmp_path, "--slots", "2", "--agent", "0.5", "--json", *how)
     out, said = process.communicate(timeout=LONG)

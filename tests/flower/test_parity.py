@@ -17,7 +17,7 @@ from potluck.mechanisms import facts_of, first_state, settle_slot
 from potluck.scenario import Scenario, preset
 
 SHARES = (1.0, 0.6, 0.4, 0.2)
-SLOTS = 5
+SLOTS = 3
 
 
 def digits(mechanism: str) -> Scenario:
