@@ -52,13 +52,16 @@ SMALL = {
     "ledger settle": "{ledger}",
     "ledger export": "{ledger}",
     "ledger keygen": "{out}",
+    "study paper": "--seeds 2 --slots 8 --games 2 --out {out}",
+    "study report": "{folder}",
     "flower compare": "{run}",
     "bench ledger": "--slots 2 --countersigned 2 --folder {folder}",
 }
 """What each command is asked for beside the hostile value, so that what is accepted is soon over."""
 LONG = {
     ("demo", "out"), ("federation curve", "plot"), ("flower up", "out"), ("flower compare", "out"),
-    ("bench training", "seconds"), ("bench training", "plot"), ("bench training", "silos"),
+    ("bench training", "seconds"), ("bench training", "plot"), ("bench training", "silos"), ("study paper", "out"),
+    ("study paper", "checkpoint"),
 }  # fmt: skip
 """Where almost any text will do, and all of it is then done."""
 ONE_IN = int(os.environ.get("FUZZ_ONE_IN", "10"))
@@ -141,12 +144,18 @@ def test_a_hostile_value_costs_one_line(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MEMORY
 
 
+UNHEARD = ("demo", "flower compare", "data path", "study paper", "study report")
+"""What works for minutes before it says anything, or has nothing to say."""
 EVERY = [
     "--help",
     "data list",
     "play {run} --json",
     "flower up --help",
-    *(f"{name} {words}" for name, words in SMALL.items() if name not in ("demo", "flower compare", "data path")),
+    *(
+        f"{name} {words}"
+        for name, words in SMALL.items()
+        if name not in ("demo", "flower compare", "data path", "study paper")
+    ),
 ]
 
 

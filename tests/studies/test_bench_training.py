@@ -43,6 +43,7 @@ def test_the_cost_of_silos_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_prints_json() -> None:
-    words = ["bench", "training", "--task", "curve", "--agent", "greedy", "--games", "2", "--seconds", "0", "--silos", "2,3", "--json"]
+    small = ["--task", "curve", "--agent", "greedy", "--games", "2", "--seconds", "0"]
+    words = ["bench", "training", *small, "--silos", "2,3", "--json"]
     done = subprocess.run([sys.executable, "-m", "potluck", *words], check=True, capture_output=True, text=True)
     assert [row["silos"] for row in json.loads(done.stdout)] == [2, 3]

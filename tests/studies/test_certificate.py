@@ -15,7 +15,7 @@ from potluck.economy import nash, payoffs, planner, regrets, welfare
 from potluck.errors import PotluckError
 from potluck.game import stage_game
 from potluck.studies import deviations
-from potluck.studies.certificate import _gains, bound, bounds, certify, gain_share, plain, without
+from potluck.studies.certificate import bound, bounds, certify, found_gains, gain_share, plain, without
 from potluck.studies.deviations import CONSTANTS, evaluate, evaluated, planned_for_all, trained_deviations
 from potluck.studies.intervals import Interval
 from potluck.training.config import RunConfig
@@ -109,10 +109,10 @@ def by_kind(*kinds: list[float]) -> list[np.ndarray]:
 
 def test_a_deviation_is_chosen_on_some_games_and_measured_on_others() -> None:
     own, lucky, good = by_kind([10, 10, 10, 10], [19, 19, 8, 8], [12, 12, 13, 15])
-    gains, found_by = _gains(own, {"lucky": lucky, "good": good})
+    gains, found_by = found_gains(own, {"lucky": lucky, "good": good})
     assert found_by == ["none"]
     assert_array_equal(gains, [[0.0]])  # what it gained where it was chosen does not count, and staying is free
-    gains, found_by = _gains(own, {"good": good})
+    gains, found_by = found_gains(own, {"good": good})
     assert found_by == ["good"]
     assert_array_equal(gains, [[4.0]])
 
@@ -120,7 +120,7 @@ def test_a_deviation_is_chosen_on_some_games_and_measured_on_others() -> None:
 def test_a_gain_of_one_seed_is_named_though_most_find_none() -> None:
     own, other = np.full((3, 4, 1), 10.0), np.full((3, 4, 1), 9.0)
     other[2] = 12.0
-    gains, found_by = _gains(own, {"other": other})
+    gains, found_by = found_gains(own, {"other": other})
     assert (gains.tolist(), found_by) == ([[0.0], [0.0], [2.0]], ["other"])
 
 
@@ -138,7 +138,7 @@ def test_the_solved_equilibrium_is_certified_as_one(tmp_path: Path) -> None:
 
 def test_who_finds_nothing_better_stays_and_a_broken_deviator_gains_nothing() -> None:
     own, worse, broken = by_kind([10, 10, 10, 10], [9, 9, 9, 9], [np.nan, np.nan, np.nan, np.nan])
-    gains, found_by = _gains(own, {"worse": worse, "broken": broken})
+    gains, found_by = found_gains(own, {"worse": worse, "broken": broken})
     assert (gains.tolist(), found_by) == ([[0.0]], ["none"])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import bench, certify, data, demo, families, federation, flower, game, ledger, scenario, sweep
+from potluck.cli import bench, certify, data, demo, families, federation, flower, game, ledger, scenario, study, sweep
 from potluck.cli import train as training
 from potluck.errors import PotluckError, reason
 
@@ -43,6 +43,7 @@ app.command("resume")(training.resume)
 app.command("play")(training.play)
 app.command("export")(training.export)
 app.command("certify")(certify.certify)
+app.add_typer(study.commands, name="study")
 app.add_typer(flower.commands, name="flower")
 app.add_typer(ledger.commands, name="ledger")
 app.command("list")(families.list_)

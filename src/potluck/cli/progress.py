@@ -96,9 +96,9 @@ class Watching(_Lines):
         super().__init__(("",), bar=True)
         self._last = ""
 
-    def __call__(self, what: str, share: float) -> None:
+    def __call__(self, what: str, share: float, more: str = "") -> None:
         shown = what if self._drawn or not share else f"{what}: {share:.0%}"
-        self.show("", shown, share, at_once=what != self._last)
+        self.show("", f"{shown}{more}", share, at_once=what != self._last)
         self._last = what
 
 

@@ -19,6 +19,7 @@ from potluck.errors import PotluckError
 from potluck.training.tensorboard import Board
 
 if TYPE_CHECKING:
+    from potluck.scenario import Scenario
     from potluck.training.config import RunConfig
     from potluck.training.run import Progress
 
@@ -91,33 +92,39 @@ def run_config(
     scenario = chosen_scenario(path, preset)
     start_cores()
     from potluck.agents import Options
+    from potluck.training.config import RunConfig
+
+    return RunConfig(trained_on(scenario, task, model), agent, Options(**options), slots, seeds, games, window)
+
+
+def trained_on(scenario: "Scenario", task: str | None, model: str | None) -> "Scenario":
+    """The scenario moved to a task, or with another model; the task's data is loaded with its progress on stderr."""
     from potluck.federation import federation_config
     from potluck.federation.from_scenario import on_task
     from potluck.scenario import FederationConfig
-    from potluck.training.config import RunConfig
 
     if task is None and isinstance(scenario.precision, FederationConfig):
-        task = scenario.precision.task
-        load_shown(task)
-        if model is not None:
-            precision = federation_config(scenario.precision, model=model)
-            scenario = scenario.model_copy(update={"precision": precision})
-    elif task is not None:
-        scenario = on_task(scenario, task, load_shown(task), model)
-    elif model is not None:
+        load_shown(scenario.precision.task)
+        if model is None:
+            return scenario
+        return scenario.model_copy(update={"precision": federation_config(scenario.precision, model=model)})
+    if task is not None:
+        return on_task(scenario, task, load_shown(task), model)
+    if model is not None:
         raise PotluckError(": the curve trains nothing; name a task too", field="model")
-    return RunConfig(scenario, agent, Options(**options), slots, seeds, games, window)
+    return scenario
 
 
 def resume(
     run: RunArgument, checkpoint: CheckpointOption = 20.0, tensorboard: BoardOption = False, json: JsonOption = False
 ) -> None:
-    """Go on with a run or a sweep that was stopped, from its newest checkpoint to its last slot.
+    """Go on with a run, a sweep or a study that was stopped, from its newest checkpoint to its last slot.
 
     Its metrics come out as if it had never stopped. A damaged checkpoint is passed over for the one before it.
 
     [bold]potluck resume runs/x[/bold]
     """
+    from potluck.studies.paper.plan import STUDY
     from potluck.training.config import read_config
     from potluck.training.sweep import SWEEP
 
@@ -125,6 +132,10 @@ def resume(
         from potluck.cli.sweep import resume_sweep
 
         return resume_sweep(run, checkpoint, json)
+    if (run / STUDY).exists():
+        from potluck.cli.study import resume_study
+
+        return resume_study(run, checkpoint, json)
     config = read_config(run)
     board = Board(run) if tensorboard else None
     start_cores()

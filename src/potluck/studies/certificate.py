@@ -135,7 +135,7 @@ def certify(
         tried["trained"] = deviations.trained_deviations(run, games, slots, watch)
     if isinstance(run.config.scenario.precision, CurvePrecision):
         tried["plan"] = deviations.planned_deviations(run, games, watch)
-    gains, found_by = _gains(own.payoffs, tried)
+    gains, found_by = found_gains(own.payoffs, tried)
     levels = constants.mean((1, 2))
     stakes = levels.max(0) - levels.min(0)
     payoffs = own.payoffs.mean(1)
@@ -169,7 +169,7 @@ def certify(
     )
 
 
-def _gains(
+def found_gains(
     own: Float[np.ndarray, "seeds games silos"], tried: dict[str, Float[np.ndarray, "seeds games silos"]]
 ) -> tuple[Float[np.ndarray, "seeds silos"], list[str]]:
     """Of the deviation that is best in half of the games, what it gains in the others: choosing must not flatter it."""

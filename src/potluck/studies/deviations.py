@@ -39,6 +39,7 @@ class Played:
     payoffs: Float[np.ndarray, "seeds games players"]
     """Long-term, in money per slot."""
     welfare: Float[np.ndarray, "seeds games slots"]
+    precision: Float[np.ndarray, "seeds games slots"]
     contributions: Float[np.ndarray, "seeds games slots silos"]
     slot_payoffs: Float[np.ndarray, "seeds games slots silos"]
     transfers: Float[np.ndarray, "seeds games slots silos"]
@@ -46,7 +47,7 @@ class Played:
 
 def _played(payoffs: Array, report: Any) -> Played:
     """Long-term payoffs and what the slots reported, off the device."""
-    parts = (payoffs, report.welfare, report.contributions, report.payoffs, report.transfers)
+    parts = (payoffs, report.welfare, report.precision, report.contributions, report.payoffs, report.transfers)
     return Played(*map(np.asarray, parts))
 
 
@@ -84,12 +85,56 @@ def _evaluate(
             payoffs, report = jax.vmap(lambda key: episode(setup, agents, key, forced))(keys)
             return jax.vmap(lambda game: long_term(game, discount))(payoffs), report
 
-        played: tuple[Array, Any] = jax.lax.map(lane, by_lane)
-        return played
+        found: tuple[Array, Any] = jax.lax.map(lane, by_lane)
+        return found
 
     sharded = jax.shard_map(here, mesh=mesh, in_specs=(P(), P(), P(GAMES)), out_specs=P(None, GAMES), check_vma=False)
     played: tuple[Array, Any] = sharded((own, agents, jnp.arange(lanes.count)), shared, _luck(games))
     return played
+
+
+def forced_ways(
+    setup: Setup, agents: Any, forced: Float[np.ndarray, "ways players action"], discount: float, games: int
+) -> Played:
+    """One lane's play where players are forced in several ways (NaN: they choose); ways take the place of seeds.
+
+    An accelerator plays all ways at once. Cores are busy with one, and then any number of ways is one program.
+    """
+    together = 1 if jax.default_backend() == "cpu" else len(forced)
+    parts = [
+        _forced_ways(setup, agents, jnp.asarray(part), discount, games, mesh_over(games))
+        for part in np.split(forced, len(forced) // together)
+    ]
+    return _played(*jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts))
+
+
+@eqx.filter_jit
+def _forced_ways(
+    setup: Setup, agents: Any, forced: Array, discount: float, games: int, mesh: Mesh
+) -> tuple[Array, Any]:
+    arrays, rest = eqx.partition((setup, agents), eqx.is_array)
+
+    def here(arrays: Any, forced: Array, keys: Array) -> tuple[Array, Any]:
+        setup, agents = eqx.combine(arrays, rest)
+
+        def way(forced: Array) -> tuple[Array, Any]:
+            payoffs, report = jax.vmap(lambda key: episode(setup, agents, key, forced))(keys)
+            return jax.vmap(lambda game: long_term(game, discount))(payoffs), report
+
+        found: tuple[Array, Any] = jax.vmap(way)(forced)
+        return found
+
+    sharded = jax.shard_map(here, mesh=mesh, in_specs=(P(), P(), P(GAMES)), out_specs=P(None, GAMES), check_vma=False)
+    played: tuple[Array, Any] = sharded(arrays, forced, _luck(games))
+    return played
+
+
+def unilateral(players: int, action_size: int) -> Float[np.ndarray, "ways players action"]:
+    """Every constant of every player alone, constants outermost."""
+    ways = np.full((len(CONSTANTS), players, players, action_size), np.nan, np.float32)
+    for n in range(players):
+        ways[:, n, n] = np.array(CONSTANTS)[:, None]
+    return ways.reshape(-1, players, action_size)
 
 
 def _luck(games: int) -> Array:
@@ -185,9 +230,13 @@ def _planned(lanes: Lanes[Setup], discount: float, games: int) -> Float[Array, "
 
 def planned_for_all(run: Trained, games: int, watch: Watcher) -> Played:
     """A planner's play: the best plan for all silos that was found, in the same games; one seed stands for all."""
-    planner, plan = plan_for_all(run, watch)
+    return followed(*plan_for_all(run, watch), run.config.scenario.discount, games)
+
+
+def followed(planner: Planner, plan: Float[Array, "slots silos"], discount: float, games: int) -> Played:
+    """A plan for all, played in the games that everything is measured in."""
     payoffs, report = _followed(planner, plan, games, mesh_over(games))
-    long = jax.vmap(lambda game: long_term(game, run.config.scenario.discount))(payoffs)
+    long = jax.vmap(lambda game: long_term(game, discount))(payoffs)
     return _played(*jax.tree.map(lambda leaf: leaf[None], (long, report)))
 
 

@@ -5,8 +5,8 @@ estimated from values alone. Nothing much in a game is random but the model's fi
 good as any policy.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -22,7 +22,7 @@ from potluck.devices import GAMES, mesh_over
 from potluck.errors import PotluckError
 from potluck.game import Planner
 from potluck.game.players import Playing
-from potluck.scenario import CurvePrecision
+from potluck.scenario import CurvePrecision, Scenario
 from potluck.training.evaluation import long_term
 from potluck.training.run import Trained
 
@@ -36,6 +36,7 @@ PARTS = (0, 0.07, 0.13, 0.2, 0.3, 0.43, 0.6, 0.8)
 
 Watcher = Callable[[str, float], None]
 """Told what is being done, and what share of it is."""
+Plan: TypeAlias = Float[Array, "slots action"]
 
 
 def plan_for_all(run: Trained, watch: Watcher = lambda *_: None) -> tuple[Planner, Float[Array, "slots silos"]]:
@@ -44,11 +45,29 @@ def plan_for_all(run: Trained, watch: Watcher = lambda *_: None) -> tuple[Planne
     if not isinstance(environment, Playing):
         raise PotluckError(f": {run.config.agent} plays no game that a planner could", field="agent")
     planner = Planner(environment.game)
-    key = jax.random.fold_in(jax.random.key(run.config.scenario.seed), 2**32 - 2)
-    if isinstance(run.config.scenario.precision, CurvePrecision):
-        watch("planner: ascent", 0.0)
-        return planner, eqx.filter_jit(climb)(planner, 1.0, key)
-    return planner, search(planner, key, watch)
+    return planner, answer(best_plan(planner, run.config.scenario), watch)
+
+
+def answer(planning: Generator[float, None, Plan], watch: Watcher = lambda *_: None) -> Plan:
+    """What a search finds in the end."""
+    while True:
+        try:
+            watch("planner", next(planning))
+        except StopIteration as over:
+            found: Plan = over.value
+            return found
+
+
+def best_plan(planner: Planner, scenario: Scenario) -> Generator[float, None, Plan]:
+    """The plan of highest welfare found: by ascent on the curve, by search on real training. Yields the share of the
+    work that is done.
+    """
+    key = jax.random.fold_in(jax.random.key(scenario.seed), 2**32 - 2)
+    if isinstance(scenario.precision, CurvePrecision):
+        yield 0.0
+        plan: Plan = eqx.filter_jit(climb)(planner, 1.0, key)
+        return plan
+    return (yield from search(planner, key))
 
 
 def follow(
@@ -100,13 +119,13 @@ class Search(eqx.Module):
     optimiser: optax.OptState
 
 
-def search(environment: Environment[Any, Any], key: PRNGKeyArray, watch: Watcher) -> Float[Array, "slots action"]:
+def search(environment: Environment[Any, Any], key: PRNGKeyArray) -> Generator[float, None, Plan]:
     """Ascend the mean payoff of a slot along slopes estimated from pairs of plans."""
     parts = len(np.unique(_part(environment.horizon)))
     begun = jnp.full((parts, environment.action_size), 0.5)
     at = Search(begun, _stepper().init(begun))
     for generation in range(GENERATIONS):
-        watch("planner: direct search", generation / GENERATIONS)
+        yield generation / GENERATIONS
         spent = jnp.asarray(generation / GENERATIONS)
         at = _better(environment, at, spent, jax.random.fold_in(key, generation), mesh_over(PAIRS))
     return at.parts[_part(environment.horizon)]

@@ -30,23 +30,49 @@ class Checkpoint:
     """Of what: a digest of the scenario, the agent, its options, and how much of which."""
 
 
-def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write `folder/CHUNK.ckpt`; the oldest beyond three are removed."""
-    place = folder / f"{checkpoint.chunk:08d}{SUFFIX}"
+def save(folder: Path, checkpoint: Checkpoint, kept: int = KEPT) -> None:
+    """Write `folder/CHUNK.ckpt`; the oldest beyond `kept` are removed."""
+    place = _place(folder, checkpoint.chunk)
     with file_faults(place, "the one before is kept, make room and resume", failed="checkpoint not written"):
         folder.mkdir(parents=True, exist_ok=True)
         about = {name: getattr(checkpoint, name) for name in ("chunk", "metrics", "digest", "plan")}
         write_arrays(place, MARK, about, checkpoint.runs)
-    for old in _all(folder)[:-KEPT]:
+    for old in _all(folder)[:-kept]:
         old.unlink(missing_ok=True)
 
 
 def latest(folder: Path, like: Runs, plan: str, metrics: float = math.inf) -> Checkpoint | None:
     """The newest checkpoint that is complete, none of whose metrics are lost; None without one.
 
-    One of another plan is refused, not passed over. `metrics` is how many bytes of them there are; whoever does not
-    resume needs none.
+    `metrics` is how many bytes of them there are; whoever does not resume needs none.
     """
+    for place in reversed(_all(folder)):
+        try:
+            found = _read(place, like, plan)
+            if found.metrics <= metrics:
+                return found
+            fault: Exception = ValueError(f"{found.metrics - metrics:.0f} bytes of its metrics are lost")
+        except (OSError, ValueError, KeyError) as damage:
+            fault = damage
+        warnings.warn(f"{place}: damaged ({fault}); falling back to the checkpoint before it", stacklevel=2)
+    return None
+
+
+def at(folder: Path, chunk: int, like: Runs, plan: str) -> Checkpoint:
+    """The checkpoint after so many calls of the compiled program."""
+    place = _place(folder, chunk)
+    try:
+        return _read(place, like, plan)
+    except (OSError, ValueError, KeyError) as fault:
+        raise PotluckError(f"{place}: cannot be read ({fault}); remove {folder.parent} and go on") from None
+
+
+def _place(folder: Path, chunk: int) -> Path:
+    return folder / f"{chunk:08d}{SUFFIX}"
+
+
+def _read(place: Path, like: Runs, plan: str) -> Checkpoint:
+    """One checkpoint; one of another plan is refused, not passed over."""
 
     def of_this_plan(about: dict[str, Any]) -> Runs:
         if about["plan"] != plan:
@@ -56,17 +82,8 @@ def latest(folder: Path, like: Runs, plan: str, metrics: float = math.inf) -> Ch
             )
         return like
 
-    for place in reversed(_all(folder)):
-        try:
-            about, runs = read_arrays(place, MARK, of_this_plan)
-            found = Checkpoint(runs, **{name: about[name] for name in ("chunk", "metrics", "digest", "plan")})
-            if found.metrics <= metrics:
-                return found
-            fault: Exception = ValueError(f"{found.metrics - metrics:.0f} bytes of its metrics are lost")
-        except (OSError, ValueError, KeyError) as damage:
-            fault = damage
-        warnings.warn(f"{place}: damaged ({fault}); falling back to the checkpoint before it", stacklevel=2)
-    return None
+    about, runs = read_arrays(place, MARK, of_this_plan)
+    return Checkpoint(runs, **{name: about[name] for name in ("chunk", "metrics", "digest", "plan")})
 
 
 def any_in(folder: Path) -> bool:

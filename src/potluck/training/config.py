@@ -30,6 +30,8 @@ MOST_SLOTS = 2**31 - 1
 """What a seed can count."""
 CHUNK = 8
 """Windows between two looks at the results, at most."""
+LOOKS = 20
+"""At the results of a run, at least, where it has so many windows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +74,7 @@ class RunConfig:
     def chunk(self) -> int:
         """Windows in one call of the compiled program: as many as leave the fewest over at the end."""
         windows = -(-self.slots // (self.games * self.depth))
-        most = min(CHUNK, windows)
+        most = min(CHUNK, max(windows // LOOKS, 1))
         return min(range(most, most // 2, -1), key=lambda chunk: -(-windows // chunk) * chunk)
 
     @property

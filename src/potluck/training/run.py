@@ -37,6 +37,7 @@ from potluck.training.metrics import columns, rows
 
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
+SNAPSHOTS = "snapshots"
 LOCK = "lock"
 INTERVAL = 20.0
 """Seconds between checkpoints."""
@@ -72,6 +73,12 @@ class Job:
     """Columns of the metrics that tell lanes apart."""
     labels: tuple[str, ...]
     """Their text, lane by lane."""
+    turns: tuple[tuple[int, Lanes[Setup]], ...] = ()
+    """From which chunk on other lanes of the same shapes take their place: what is played changes, learners go on."""
+    snapshots: frozenset[int] = frozenset()
+    """Chunks after which what is learnt is kept for good."""
+    beside: str = ""
+    """A digest of what else decides what is learnt."""
 
     @classmethod
     def of_run(cls, config: RunConfig, folder: Path, *, to_train: bool = False) -> "Job":
@@ -85,12 +92,28 @@ class Job:
     @property
     def plan(self) -> str:
         """A digest of all that decides what is learnt: a checkpoint of another plan is not this job's."""
-        return hashlib.sha256(json.dumps([values_of(self.config), self.names, self.labels]).encode()).hexdigest()
+        decides = [values_of(self.config), self.names, self.labels, *([self.beside] if self.beside else [])]
+        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+
+    @property
+    def like(self) -> Runs:
+        """The shapes of what is learnt."""
+        like: Runs = eqx.filter_eval_shape(first, self.lanes, self.seeds, self.config.games)
+        return like
+
+    def lanes_at(self, chunk: int) -> Lanes[Setup]:
+        """What is played in the call of the compiled program that follows so many."""
+        return [self.lanes, *(lanes for begins, lanes in self.turns if begins <= chunk)][-1]
 
     def newest(self, metrics: float = np.inf) -> Checkpoint | None:
         """The newest checkpoint, none of whose metrics are lost."""
-        like = eqx.filter_eval_shape(first, self.lanes, self.seeds, self.config.games)
-        return checkpoints.latest(self.folder / CHECKPOINTS, like, self.plan, metrics)
+        return checkpoints.latest(self.folder / CHECKPOINTS, self.like, self.plan, metrics)
+
+    def snapshot(self, chunk: int) -> Runs:
+        """What was learnt after so many chunks."""
+        found = checkpoints.at(self.folder / SNAPSHOTS, chunk, self.like, self.plan)
+        runs: Runs = jax.tree.map(jnp.asarray, found.runs)
+        return runs
 
 
 def check_room(config: RunConfig, one: Setup, lanes: int) -> None:
@@ -229,16 +252,15 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
             runs, done = begin(job.lanes, job.seeds, config.games), 0
         else:
             runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
-    training = TrainConfig(job.lanes, job.seeds, mesh, config.games, config.depth, config.chunk)
     per_chunk, when, saved = config.depth * config.chunk, time.monotonic(), done
     written = _hashed(job.folder / METRICS, checkpoint.metrics if checkpoint else 0)
 
-    def keep() -> None:
-        reached = Checkpoint(runs, done, size, written.hexdigest(), job.plan)
-        checkpoints.save(job.folder / CHECKPOINTS, reached)
+    def reached() -> Checkpoint:
+        return Checkpoint(runs, done, size, written.hexdigest(), job.plan)
 
     with claimed:
         while done < config.chunks:
+            training = TrainConfig(job.lanes_at(done), job.seeds, mesh, config.games, config.depth, config.chunk)
             with _memory_named():
                 runs, outcome = train(training, runs, jnp.asarray(done * per_chunk))
                 check_finite(job, done * config.chunk, np.asarray(outcome.finite))
@@ -251,14 +273,16 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
             numbers = columns(outcome)
             lines = rows(numbers, job.labels, done * per_chunk * config.games, config.depth * config.games)
             size, done = _append(job, numbers, lines, written), done + 1
+            if done in job.snapshots:  # before any checkpoint after which it could not be taken again
+                checkpoints.save(job.folder / SNAPSHOTS, reached(), len(job.snapshots))
             if done == config.chunks or time.monotonic() - when >= interval:
-                keep()
+                checkpoints.save(job.folder / CHECKPOINTS, reached())
                 when, saved = time.monotonic(), done
             try:
                 yield _progress(job, done, numbers, list(outcome.diagnostics))
             except GeneratorExit:
                 if saved < done:
-                    keep()
+                    checkpoints.save(job.folder / CHECKPOINTS, reached())
                 raise
 
 

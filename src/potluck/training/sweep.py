@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from pydantic import ValidationError
 
@@ -20,15 +19,13 @@ from potluck.training.config import (
     SCENARIO,
     RunConfig,
     read_values,
-    seeds_of,
     setup_one,
     warn_of_other_machine,
     write_config,
 )
 from potluck.training.files import write_text
-from potluck.training.lanes import alike, stack
-from potluck.training.loop import Setup
-from potluck.training.run import INTERVAL, METRICS, Job, Progress, check_room, restart
+from potluck.training.programs import programs
+from potluck.training.run import INTERVAL, METRICS, Progress, check_room, restart
 
 SWEEP = "sweep.json"
 TABLE = "sweep.csv"
@@ -42,6 +39,11 @@ class Cell:
     number: int
     values: tuple[float, ...]
     config: RunConfig
+
+    @property
+    def labelled(self) -> tuple[str, RunConfig]:
+        """With its text in the table."""
+        return ",".join([str(self.number), *(f"{value:.15g}" for value in self.values)]), self.config
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class SweepConfig:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.vary)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the table, that tell cells apart."""
+        return "cell", *(f"scenario.{name}" if name == "seed" else name for name in self.names)
 
     def cells(self) -> list[Cell]:
         """Every combination, the last field fastest; a value that the scenario refuses is named."""
@@ -136,47 +143,18 @@ def run_sweep(folder: Path, *, interval: float = INTERVAL) -> Generator[SweepPro
     """Train every cell that is not done, program by program; closing this keeps what is learnt so far."""
     config = read_sweep(folder)
     warn_of_other_machine(folder, SWEEP)
-    programs = list(_programs(config.cells()))
-    for number, (cells, setups) in enumerate(programs, 1):
-        job = _job(config, cells, setups, folder / f"program-{number:02d}")
+    jobs = programs([cell.labelled for cell in config.cells()], config.columns, folder)
+    for number, job in enumerate(jobs, 1):
         with _writable(folder):
             job.folder.mkdir(exist_ok=True)
         run = restart(job, interval)
         try:
             for progress in run:
-                _join(folder, len(programs))
-                yield SweepProgress(number, len(programs), len(cells), progress)
+                _join(folder, len(jobs))
+                yield SweepProgress(number, len(jobs), len(job.labels) // config.base.seeds, progress)
         finally:
             run.close()
-    _join(folder, len(programs))
-
-
-def _programs(cells: Sequence[Cell]) -> Iterator[tuple[list[Cell], list[Setup]]]:
-    """Cells whose setups differ in numbers only."""
-    waiting = [(cell, setup_one(cell.config)) for cell in cells]
-    while waiting:
-        first = waiting[0][1]
-        fits = [alike(first, setup) for _, setup in waiting]
-        together = [pair for pair, fit in zip(waiting, fits, strict=True) if fit]
-        waiting = [pair for pair, fit in zip(waiting, fits, strict=True) if not fit]
-        yield [cell for cell, _ in together], [setup for _, setup in together]
-
-
-def _job(config: SweepConfig, cells: Sequence[Cell], setups: Sequence[Setup], folder: Path) -> Job:
-    seeds = [np.asarray(seeds_of(cell.config)) for cell in cells]
-    labels = [
-        ",".join([str(cell.number), *(f"{value:.15g}" for value in cell.values), str(seed)])
-        for cell, own in zip(cells, seeds, strict=True)
-        for seed in own
-    ]
-    return Job(
-        folder=folder,
-        config=cells[0].config,
-        lanes=stack([setup for setup in setups for _ in range(config.base.seeds)]),
-        seeds=jnp.asarray(np.concatenate(seeds)),
-        names=("cell", *(f"scenario.{name}" if name == "seed" else name for name in config.names), "seed"),
-        labels=tuple(labels),
-    )
+    _join(folder, len(jobs))
 
 
 def _join(folder: Path, programs: int) -> None:

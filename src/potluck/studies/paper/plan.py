@@ -1,0 +1,141 @@
+"""What the evaluation consists of: worlds, schemes, and what is varied. Written down at the start, read to go on."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from potluck.agents import Options, find_agent
+from potluck.errors import PotluckError, file_faults
+from potluck.mechanisms.redistribution import RedistributionConfig
+from potluck.scenario import Scenario, render
+from potluck.training.config import RunConfig, computed_with
+from potluck.training.files import write_text
+
+STUDY = "study.json"
+SCENARIO = "scenario.toml"
+
+SCHEMES = ("mpgd", "maa2c", "mappo", "greedy", "wpr")
+"""The paper's."""
+INTENSITIES = (0.0, 1.0, 2.0, 4.0, 5.0, 8.0, 16.0, 32.0)
+"""α0 of the paper's third figure."""
+SCHEDULES = ("constant", "gain", "printed")
+MILESTONES = (0.05, 0.1, 0.25, 0.5, 1.0)
+"""Shares of a training after which what is learnt is measured."""
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """The same budget for every scheme."""
+
+    worlds: dict[str, Scenario]
+    """The first is the one that everything is varied in."""
+    seeds: int = 10
+    slots: int = 100_000
+    games: int = 16
+    """That a seed learns in at once, and in which what is learnt is measured."""
+    schemes: tuple[str, ...] = SCHEMES
+    """Agents that are compared, those without which nothing can be judged among them."""
+
+    def __post_init__(self) -> None:
+        for scheme in self.schemes:
+            if find_agent(scheme, Options())[0].joint or self.schemes.count(scheme) > 1 or ":" in scheme:
+                raise PotluckError(f": {scheme} must be an agent of each silo's own, and named once", field="schemes")
+        for needed in ("mpgd", "wpr"):
+            if needed not in self.schemes:
+                raise PotluckError(f"must name {needed}: the claims are about it", field="schemes")
+        for name, least in (("seeds", 2), ("games", 2), ("slots", 1)):
+            if getattr(self, name) < least:
+                raise PotluckError(f"must be {least} or more, got {getattr(self, name)}", field=name)
+        RunConfig(self.scenario, slots=self.slots, seeds=self.seeds, games=self.games)
+
+    @property
+    def main(self) -> str:
+        """The world that everything is varied in."""
+        return next(iter(self.worlds))
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.worlds[self.main]
+
+    def run(self, scenario: Scenario, scheme: str) -> RunConfig:
+        """A scheme's training. WPR is MPGD at α0 = 0, where there is an α0: no money moves, and it is one program."""
+        if scheme == "wpr" and one_intensity(scenario):
+            scenario, scheme = _changed(scenario, intensity=0.0), "mpgd"
+        return RunConfig(scenario, scheme, slots=self.slots, seeds=self.seeds, games=self.games)
+
+    @property
+    def redistributes(self) -> bool:
+        """Whether there is one α0 to vary."""
+        return one_intensity(self.scenario)
+
+    def cells(self) -> dict[str, RunConfig]:
+        """Every training but those of adaptivity, by name."""
+        schemes = (*self.schemes, "random")
+        worlds = self.worlds.items()
+        found = {f"{world}/{scheme}": self.run(scenario, scheme) for world, scenario in worlds for scheme in schemes}
+        if self.redistributes:
+            for level in INTENSITIES:
+                found[intensity_cell(level)] = self.run(_changed(self.scenario, intensity=level), "mpgd")
+            for rule in SCHEDULES:
+                found[schedule_cell(rule)] = self.run(_changed(self.scenario, schedule=rule), "mpgd")
+        return found
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides what is found."""
+        return hashlib.sha256(json.dumps(_written(self), sort_keys=True).encode()).hexdigest()
+
+
+def one_intensity(scenario: Scenario) -> bool:
+    """Whether payoff is redistributed at one α0 for all."""
+    mechanism = scenario.mechanism
+    return isinstance(mechanism, RedistributionConfig) and isinstance(mechanism.intensity, int | float)
+
+
+def _changed(scenario: Scenario, **numbers: float | str) -> Scenario:
+    return scenario.model_copy(update={"mechanism": scenario.mechanism.model_copy(update=numbers)})
+
+
+def intensity_cell(level: float) -> str:
+    return f"intensity/{level:g}"
+
+
+def schedule_cell(rule: str) -> str:
+    return f"schedule/{rule}"
+
+
+def _written(config: StudyConfig) -> dict[str, Any]:
+    worlds = {name: world.model_dump(mode="json") for name, world in config.worlds.items()}
+    numbers = {name: getattr(config, name) for name in ("seeds", "slots", "games")}
+    return {"worlds": worlds, **numbers, "schemes": list(config.schemes)}
+
+
+def begin_study(config: StudyConfig, folder: Path) -> None:
+    """Write down what the study is, or find it written down already; another study is refused."""
+    if (folder / STUDY).exists():
+        if read_study(folder).digest != config.digest:
+            raise PotluckError(f"{folder}: holds another study; name another folder", field="out")
+        return
+    with file_faults(folder, "name a folder to write to"):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / SCENARIO, render(config.scenario))
+        written = {**_written(config), "computed_with": computed_with()}
+        write_text(folder / STUDY, json.dumps(written, indent=1) + "\n")
+
+
+def read_study(folder: Path) -> StudyConfig:
+    """The study that was begun here."""
+    place = folder / STUDY
+    try:
+        written = json.loads(place.read_text(encoding="utf-8"))
+        worlds = {name: Scenario.model_validate(world) for name, world in written["worlds"].items()}
+        numbers = {name: int(written[name]) for name in ("seeds", "slots", "games")}
+        return StudyConfig(worlds, **numbers, schemes=tuple(written["schemes"]))
+    except FileNotFoundError:
+        raise PotluckError(f"{folder}: no study here; begin one with `potluck study paper --out {folder}`") from None
+    except (ValidationError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as fault:
+        raise PotluckError(f"{place}: cannot be read as a study ({fault})") from None

@@ -1,0 +1,78 @@
+"""From results to what people look at: tables, pictures, verdicts and the page. Needs nothing but the study's files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from potluck.errors import file_faults
+from potluck.scenario import render
+from potluck.studies.paper.charts import charts
+from potluck.studies.paper.claims import Claim, judge
+from potluck.studies.paper.page import page
+from potluck.studies.paper.pictures import draw
+from potluck.studies.paper.plan import STUDY, StudyConfig, read_study
+from potluck.studies.paper.tables import Findings, all_tables, write_tables
+from potluck.studies.plain import plain_values
+from potluck.studies.planning import Watcher
+from potluck.training.files import write_text
+
+TABLES = "tables"
+FIGURES = "figures"
+CLAIMS = "claims.json"
+REPORT = "report.html"
+
+
+def tell(folder: Path, watch: Watcher = lambda *_: None) -> list[Claim]:
+    """Write tables, pictures, verdicts and the page; answers the verdicts."""
+    config = read_study(folder)
+    watch("tables", 0.0)
+    found = Findings.read(config, folder)
+    tables = all_tables(found)
+    write_tables(tables, folder / TABLES)
+    watch("verdicts", 0.4)
+    claims = judge(found)
+    with file_faults(folder, "make room and go on", failed="not written"):
+        write_text(folder / CLAIMS, json.dumps([plain_values(claim) for claim in claims], indent=1) + "\n")
+        drawn = charts(tables, config)
+        for place, chart in enumerate(drawn):
+            watch("pictures", 0.5 + 0.4 * place / len(drawn))
+            draw(chart, folder / FIGURES)
+        watch("report", 0.9)
+        scenarios = {world: render(scenario) for world, scenario in config.worlds.items()}
+        title = f"The paper's evaluation on {task_of(config)}"
+        write_text(
+            folder / REPORT, page(title, budget_of(config), claims, drawn, tables, _settings(config, folder), scenarios)
+        )
+    return claims
+
+
+PAPERS = 100_000
+"""Slots in which the paper's learners have settled."""
+
+
+def budget_of(config: StudyConfig) -> str:
+    """What the verdicts are about, in words."""
+    told = f"Every scheme learnt for {config.slots:,} slots in each of {config.seeds} seeds"
+    if config.slots < PAPERS:
+        return (
+            f"{told}; the paper's learn for {PAPERS:,}, so these verdicts are about a shorter training than its claims."
+        )
+    return f"{told}."
+
+
+def task_of(config: StudyConfig) -> str:
+    """What is trained in the main world, in words."""
+    precision: Any = config.scenario.precision
+    return f"{precision.task} ({precision.model or 'its own model'})" if precision.source == "fedavg" else "the curve"
+
+
+def _settings(config: StudyConfig, folder: Path) -> dict[str, str]:
+    computed = json.loads((folder / STUDY).read_text(encoding="utf-8")).get("computed_with", {})
+    return {
+        "task": task_of(config),
+        "seeds": str(config.seeds),
+        "slots of each seed": f"{config.slots:,}",
+        "games at once": str(config.games),
+        "tuning": "none: every learner has the same networks, rates and epochs, but for what its name means",
+        **{name: str(value) for name, value in computed.items()},
+    }

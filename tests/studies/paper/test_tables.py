@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+from potluck.studies.paper.tables import (
+    all_tables,
+    gain_share,
+    intensities,
+    recoveries,
+    schemes,
+    slots_to,
+    smoothed,
+    strangers,
+    write_tables,
+)
+from tests.studies.paper.made_up import LEVELS, findings
+
+
+def test_shares_of_the_planners_gain_are_exact_where_nothing_varies() -> None:
+    found = gain_share(np.full(3, 80.0), np.full(3, 60.0), np.full(3, 100.0))
+    assert found is not None
+    assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("planned", [60.0, 59.0])
+def test_where_a_planner_gains_nothing_there_is_no_share(planned: float) -> None:
+    assert gain_share(np.full(3, 80.0), np.array([59.9, 60.0, 60.1]), np.full(3, planned)) is None
+
+
+def test_the_table_of_schemes_has_everybody_with_a_share() -> None:
+    rows = {row["scheme"]: row for row in schemes(findings())}
+    assert list(rows) == ["planner", *LEVELS, "random", "fixed:1"]
+    assert rows["mpgd"]["gain_share"] == pytest.approx((100 - 60) / (120 - 60), abs=0.01)
+    assert rows["wpr"]["gain_share"] == 0
+    assert rows["fixed:1"]["welfare"] == 70
+    assert rows["mpgd"]["nash_conv"] == pytest.approx(0.04)
+    assert rows["greedy"]["mpgd_better"] == 1
+
+
+def test_slots_to_95_per_cent_are_those_of_the_smoothed_curve() -> None:
+    sooner, later = (slots_to(findings(), "paper", scheme).mean() for scheme in ("mpgd", "wpr"))
+    assert sooner < later
+
+
+def test_smoothing_takes_the_mean_of_the_last_five() -> None:
+    np.testing.assert_allclose(smoothed(np.arange(7.0)), [0, 0.5, 1, 1.5, 2, 3, 4])
+
+
+def test_the_price_of_anarchy_is_least_at_the_best_intensity() -> None:
+    rows = intensities(findings(best=5.0))
+    assert min(rows, key=lambda row: row["price_of_anarchy"])["intensity"] == 5
+
+
+def test_a_dip_and_how_soon_it_is_over() -> None:
+    first, second = (row for row in recoveries(findings()) if row["scheme"] == "mpgd")
+    assert first["lowest_share"] == pytest.approx(-1, abs=0.01)  # welfare 0 where WPR has 60 and a planner 120
+    assert first["seeds_back"] == 5 or first["seeds_back"] == 0
+    assert second["seeds_back"] == 5
+    assert second["share_after"] == pytest.approx(first["share_before"], abs=0.01)
+
+
+def test_strangers_are_beside_those_who_trained_together() -> None:
+    rows = [row for row in strangers(findings()) if row["scheme"] == "mpgd"]
+    assert [row["who"] for row in rows] == ["together", "strangers"]
+    assert rows[1]["welfare"] == 95
+
+
+def test_tables_are_written_so_that_pandas_reads_them(tmp_path: Path) -> None:
+    tables = all_tables(findings())
+    write_tables(tables, tmp_path)
+    for name, table in tables.items():
+        read = pandas.read_csv(tmp_path / f"{name}.csv")
+        assert len(read) == len(table)
+        for column in read.columns:
+            for value, row in zip(read[column], table, strict=True):
+                expected = row.get(column, np.nan)
+                assert value == pytest.approx(expected, rel=1e-9, nan_ok=True) if not isinstance(value, str) else value

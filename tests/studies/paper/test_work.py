@@ -1,0 +1,149 @@
+"""A whole study, small; and one that is killed again and again."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from potluck.errors import PotluckError
+from potluck.scenario import Scenario, preset, render
+from potluck.studies.paper.plan import StudyConfig, begin_study, read_study
+from potluck.studies.paper.telling import CLAIMS, FIGURES, REPORT, TABLES, tell
+from potluck.studies.paper.work import milestones, pieces, run_study, same_as
+
+KILLS = 10
+
+
+def small(**silos: object) -> Scenario:
+    scenario = preset("paper")
+    return scenario.model_copy(update={"horizon": 3, "silos": scenario.silos.model_copy(update=silos)})
+
+
+def config_of(**numbers: int) -> StudyConfig:
+    return StudyConfig({"own": small()}, **{"seeds": 2, "slots": 120, "games": 2, **numbers}, schemes=("mpgd", "wpr"))
+
+
+def test_what_is_trained_twice_is_trained_once() -> None:
+    cells = config_of().cells()
+    assert same_as(cells, "intensity/5") == "own/mpgd"
+    assert same_as(cells, "intensity/4") == "intensity/4"
+    assert same_as(cells, "intensity/0") == "own/wpr"
+    assert [same_as(cells, f"schedule/{rule}") for rule in ("constant", "gain")].count("own/mpgd") == 1
+
+
+def test_cells_that_differ_in_numbers_are_one_program(tmp_path: Path) -> None:
+    found = [piece.what for piece in pieces(config_of(), tmp_path) if piece.what.startswith("training")]
+    assert len(found) == 4  # mpgd with all intensities, two other rules, random
+    assert "own/mpgd" not in found[0]
+    assert found[0].startswith("training mpgd, intensity/0")
+
+
+def test_milestones_end_with_the_training() -> None:
+    config = config_of(slots=10_000).cells()["own/mpgd"]
+    assert max(milestones(config)) == config.chunks
+    assert len(milestones(config)) == 5
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"seeds": 1}, "seeds must be 2 or more"),
+        ({"games": 1}, "games must be 2 or more"),
+        ({"slots": 0}, "slots must be 1 or more"),
+    ],
+)
+def test_too_little_is_refused(numbers: dict[str, int], words: str) -> None:
+    with pytest.raises(PotluckError, match=words):
+        config_of(**numbers)
+
+
+@pytest.mark.parametrize(
+    ("schemes", "words"),
+    [
+        (("mpgd",), "must name wpr"),
+        (("mpgd", "wpr", "planner"), "each silo's own"),
+        (("mpgd", "wpr", "x"), "must be one of"),
+    ],
+)
+def test_schemes_that_cannot_be_judged_are_refused(schemes: tuple[str, ...], words: str) -> None:
+    with pytest.raises(PotluckError, match=words):
+        StudyConfig({"own": small()}, schemes=schemes)
+
+
+def test_a_study_reads_back_as_it_was_begun_and_another_is_refused(tmp_path: Path) -> None:
+    begin_study(config_of(), tmp_path)
+    assert read_study(tmp_path) == config_of()
+    begin_study(config_of(), tmp_path)
+    with pytest.raises(PotluckError, match="holds another study"):
+        begin_study(config_of(slots=240), tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"worlds": {}}', '{"worlds": {"a": 1}}'])
+def test_a_damaged_study_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(PotluckError, match="cannot be read as a study"):
+        read_study(tmp_path)
+
+
+def test_what_is_not_done_is_not_told(tmp_path: Path) -> None:
+    begin_study(config_of(), tmp_path)
+    with pytest.raises(PotluckError, match="is not done yet; go on with `potluck resume"):
+        tell(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_whole_study_leaves_all_that_was_promised(tmp_path: Path) -> None:
+    begin_study(config_of(), tmp_path)
+    shares = [step.share for step in run_study(tmp_path)]
+    assert shares == sorted(shares)
+    assert not list(run_study(tmp_path)), "what is done is done again"
+    claims = tell(tmp_path)
+    assert {claim.name for claim in claims} >= {"highest payoffs", "fastest", "adapts", "interior α0", "strangers"}
+    assert len(json.loads((tmp_path / CLAIMS).read_text())) == len(claims)
+    names = {file.stem for file in (tmp_path / FIGURES).glob("*.svg")}
+    assert names == {file.stem for file in (tmp_path / FIGURES).glob("*.png")}
+    assert names >= {"payoffs-own", "silos", "intensity", "adaptivity", "strangers", "nash-conv", "anarchy"}
+    assert (tmp_path / REPORT).stat().st_size > 1_000_000
+
+
+def start(scenario: Path, folder: Path) -> subprocess.Popen[bytes]:
+    words = ["--schemes", "mpgd,wpr", "--seeds", "2", "--slots", "240", "--games", "2", "--checkpoint", "0", "--out"]
+    command = [sys.executable, "-m", "potluck", "study", "paper", str(scenario), *words, str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def written(folder: Path) -> int:
+    """Bytes of metrics and results: how far it has come."""
+    files = [*folder.glob("training/*/metrics.csv"), *folder.glob("results/*.json")]
+    sizes = []
+    for file in files:
+        try:
+            sizes.append(file.stat().st_size)
+        except FileNotFoundError:
+            continue
+    return sum(sizes)
+
+
+@pytest.mark.slow
+def test_killed_at_ten_moments_the_tables_are_equal_byte_for_byte(tmp_path: Path) -> None:
+    scenario, whole, killed = tmp_path / "own.toml", tmp_path / "whole", tmp_path / "killed"
+    scenario.write_text(render(small(count=3)))
+    assert start(scenario, whole).wait(timeout=900) == 0
+    total = written(whole)
+    for share in sorted(random.random() for _ in range(KILLS)):
+        process = start(scenario, killed)
+        while written(killed) < share * total and process.poll() is None:
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert start(scenario, killed).wait(timeout=900) == 0
+    files = sorted((whole / TABLES).iterdir())
+    assert files
+    for file in [*files, whole / CLAIMS]:
+        assert file.read_bytes() == (killed / file.relative_to(whole)).read_bytes(), file.name
