@@ -30,8 +30,6 @@ MOST_SLOTS = 2**31 - 1
 """What a seed can count."""
 CHUNK = 8
 """Windows between two looks at the results, at most."""
-LOOKS = 20
-"""At the results of a run, at least, where it has so many windows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +44,8 @@ class RunConfig:
     games: int = 16
     window: int = 0
     """D, slots in a window; 0 is a whole game, 5 slots of games below 8, 32 of games above 64."""
+    looks: int = 1
+    """At the results, at least, where there are so many windows."""
 
     def __post_init__(self) -> None:
         for name in ("slots", "seeds", "games", "window"):
@@ -74,7 +74,7 @@ class RunConfig:
     def chunk(self) -> int:
         """Windows in one call of the compiled program: as many as leave the fewest over at the end."""
         windows = -(-self.slots // (self.games * self.depth))
-        most = min(CHUNK, max(windows // LOOKS, 1))
+        most = min(CHUNK, max(windows // self.looks, 1))
         return min(range(most, most // 2, -1), key=lambda chunk: -(-windows // chunk) * chunk)
 
     @property
@@ -108,6 +108,8 @@ def seeds_of(config: RunConfig) -> UInt32[Array, " seeds"]:
 def values_of(config: RunConfig) -> dict[str, Any]:
     """A config as JSON holds it; what was left to the agent is written as the agent has it."""
     own = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    if config.looks == 1:
+        del own["looks"]  # as runs were written before there was a choice
     return own | {
         "scenario": config.scenario.model_dump(mode="json"),
         "options": {**find_agent(config.agent, config.options)[0].options, **config.options.chosen},

@@ -69,7 +69,7 @@ def test_before_the_change_it_is_the_games_own_economy() -> None:
 
 
 def test_a_job_turns_at_half_and_at_three_quarters(tmp_path_factory: pytest.TempPathFactory) -> None:
-    config = RunConfig(with_room(of_task(None)), "greedy", slots=24 * 40, seeds=2, games=8)
+    config = RunConfig(with_room(of_task(None)), "greedy", slots=24 * 40, seeds=2, games=8, looks=20)
     (job,) = jobs_of({"adapt/greedy": config}, tmp_path_factory.mktemp("job"))
     assert turning_chunks(config) == (config.chunks // 2, 3 * config.chunks // 4)
     profits = [

@@ -39,9 +39,13 @@ def test_what_is_trained_twice_is_trained_once() -> None:
 
 def test_cells_that_differ_in_numbers_are_one_program(tmp_path: Path) -> None:
     found = [piece.what for piece in pieces(config_of(), tmp_path) if piece.what.startswith("training")]
-    assert len(found) == 4  # mpgd with all intensities, two other rules, random
-    assert "own/mpgd" not in found[0]
-    assert found[0].startswith("training mpgd, intensity/0")
+    assert found == [
+        "training mpgd, wpr, intensity/1 and 5 more",
+        "training random",
+        "training schedule/constant",
+        "training schedule/printed",
+        "training adapt/mpgd, adapt/wpr",
+    ]
 
 
 def test_milestones_end_with_the_training() -> None:

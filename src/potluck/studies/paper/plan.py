@@ -23,6 +23,8 @@ SCHEMES = ("mpgd", "maa2c", "mappo", "greedy", "wpr")
 INTENSITIES = (0.0, 1.0, 2.0, 4.0, 5.0, 8.0, 16.0, 32.0)
 """α0 of the paper's third figure."""
 SCHEDULES = ("constant", "gain", "printed")
+LOOKS = 20
+"""At every training, at least: between them it is measured, and the federation changes."""
 MILESTONES = (0.05, 0.1, 0.25, 0.5, 1.0)
 """Shares of a training after which what is learnt is measured."""
 
@@ -65,7 +67,7 @@ class StudyConfig:
         """A scheme's training. WPR is MPGD at α0 = 0, where there is an α0: no money moves, and it is one program."""
         if scheme == "wpr" and one_intensity(scenario):
             scenario, scheme = _changed(scenario, intensity=0.0), "mpgd"
-        return RunConfig(scenario, scheme, slots=self.slots, seeds=self.seeds, games=self.games)
+        return RunConfig(scenario, scheme, slots=self.slots, seeds=self.seeds, games=self.games, looks=LOOKS)
 
     @property
     def redistributes(self) -> bool:
