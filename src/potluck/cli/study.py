@@ -46,9 +46,9 @@ def paper(
     report.html, claims.json, figures/ and tables/. Without a scenario of your own the presets literal and dilemma are
     judged beside paper. Stop it however you like; the same command, or [bold]potluck resume[/bold], goes on.
 
-    [bold]potluck study paper --task digits --seeds 3 --slots 4800 --out studies/small[/bold]   minutes on two cores
+    [bold]potluck study paper --task digits --seeds 3 --slots 2400 --games 8 --out studies/small[/bold]
 
-    [bold]potluck study paper --task fmnist --model mlp --out studies/fmnist[/bold]   hours there, minutes on a GPU
+    [bold]potluck study paper --task fmnist --model mlp --out studies/fmnist[/bold]   use a GPU
 
     [bold]potluck study paper my.toml --out studies/mine[/bold]
     """

@@ -105,7 +105,7 @@ def forced_ways(
         _forced_ways(setup, agents, jnp.asarray(part), discount, games, mesh_over(games))
         for part in np.split(forced, len(forced) // together)
     ]
-    return _played(*jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts))
+    return _played(*jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts))
 
 
 @eqx.filter_jit
