@@ -16,7 +16,7 @@ from tests.flower.local import consortium_in, rows, scenario_of, state_of
 from tests.flower.real import finish, start, wait_for
 
 pytestmark = pytest.mark.slow
-FAULTS = ["nan", "d>1", "100MB"]
+FAULTS = ["nan", "d>1", "negative", "shape", "100MB"]
 SLOTS = 10
 """Of a run in which a silo is killed: it takes a few until a new SuperNode has joined."""
 
@@ -42,19 +42,21 @@ def restart(federation: Federation, consortium: Consortium, silo: int) -> None:
 def test_bad_answers_of_one_silo_are_refused_and_the_others_unharmed(
     federation: Federation, consortium: Consortium
 ) -> None:
-    start(federation, consortium, "first", 4, faults=" ".join(FAULTS))
+    start(federation, consortium, "first", 6, faults=" ".join(FAULTS))
     said = finish(federation, "first")
     bad = rows(consortium, run="first", silo="silo-2")
-    assert [row.contribution for row in bad] == [None] * 3 + [0.25]
-    assert [row.contribution for row in rows(consortium, run="first", silo="silo-1")] == [0.5] * 4
+    assert [row.contribution for row in bad] == [None] * 5 + [0.25]
+    assert [row.contribution for row in rows(consortium, run="first", silo="silo-1")] == [0.5] * 6
     for words in (
         "slot 1: the answer of silo-2 is refused: array 0 holds what is no number",
         "slot 2: the answer of silo-2 is refused: it claims 1.5",
-        "slot 3: the answer of node",
+        "slot 3: the answer of silo-2 is refused: it claims -120",
+        "slot 4: the answer of silo-2 is refused: array 0 must be numbers of shape [3]",
+        "slot 5: the answer of node",
         "and 1,000",  # bytes are allowed
     ):
         assert words in said
-    assert said.count("absent, settled as bringing nothing: silo-2") == 3
+    assert said.count("absent, settled as bringing nothing: silo-2") == 5
     assert verify(consortium.ledger).fault is None
     assert all(row.countersigned for row in rows(consortium, run="first"))
 

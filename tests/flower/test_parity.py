@@ -17,7 +17,6 @@ from potluck.mechanisms import facts_of, first_state, settle_slot
 from potluck.scenario import Scenario, preset
 
 SHARES = (1.0, 0.6, 0.4, 0.2)
-SLOTS = 3
 
 
 def digits(mechanism: str) -> Scenario:
@@ -30,7 +29,7 @@ def digits(mechanism: str) -> Scenario:
     return Scenario.model_validate(described)
 
 
-def simulate(scenario: Scenario) -> tuple[list[float], list[list[int]], list[np.ndarray]]:
+def simulate(scenario: Scenario, slots: int) -> tuple[list[float], list[list[int]], list[np.ndarray]]:
     """The same slots in the game's own engine."""
     played = game(scenario)
     source, mechanism = played.source, played.mechanism
@@ -40,7 +39,7 @@ def simulate(scenario: Scenario) -> tuple[list[float], list[list[int]], list[np.
     shares, held = jnp.array(SHARES, jnp.float32), source.silos.pool.astype(jnp.float32)
     everything = Window(start=jnp.zeros_like(source.silos.pool), size=source.silos.pool)
     reached, moved = [], []
-    for slot in range(1, SLOTS + 1):
+    for slot in range(1, slots + 1):
         model, measured = source.round(model, shares, jax.random.key(slot), everything)
         settled = settle_slot(mechanism, state, facts_of(mechanism, shares, held, measured.precision))
         state = settled.state
@@ -50,19 +49,22 @@ def simulate(scenario: Scenario) -> tuple[list[float], list[list[int]], list[np.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mechanism", "simulation"), [("redistribution", False), ("proportional", True)])
-def test_a_flower_federation_is_the_engine(tmp_path: Path, mechanism: str, simulation: bool) -> None:
-    # Deployed on basis fraction, simulated by Flower's own engine on basis samples.
+@pytest.mark.parametrize(
+    ("mechanism", "simulation", "slots"),
+    [("redistribution", True, 5), ("redistribution", False, 2), ("proportional", True, 5)],
+)
+def test_a_flower_federation_is_the_engine(tmp_path: Path, mechanism: str, simulation: bool, slots: int) -> None:
+    # Deployed, and by Flower's own engine; on basis fraction and on basis samples.
     scenario = digits(mechanism)
-    consortium, run = play(Trial(scenario, SLOTS, SHARES, tmp_path / "trial", simulation=simulation))
-    reached, moved, weights = simulate(scenario)
+    consortium, run = play(Trial(scenario, slots, SHARES, tmp_path / "trial", simulation=simulation))
+    reached, moved, weights = simulate(scenario, slots)
     with reading(consortium.ledger) as book:
         rows = list(book.rows(run=run))
-    slots = [rows[at : at + 4] for at in range(0, len(rows), 4)]
-    np.testing.assert_allclose([slot[0].precision for slot in slots], reached, atol=1e-7)
+    kept = [rows[at : at + 4] for at in range(0, len(rows), 4)]
+    np.testing.assert_allclose([slot[0].precision for slot in kept], reached, atol=1e-7)
     # P is a mean in single precision: its last bit depends on what it is compiled with, and is worth a micro-unit.
-    np.testing.assert_allclose([[row.transfer for row in slot] for slot in slots], moved, rtol=0, atol=2)
-    assert {sum(row.transfer for row in slot) for slot in slots} == {0}
+    np.testing.assert_allclose([[row.transfer for row in slot] for slot in kept], moved, rtol=0, atol=2)
+    assert {sum(row.transfer for row in slot) for slot in kept} == {0}
     assert all(row.countersigned for row in rows)
     assert verify(consortium.ledger).fault is None
     with np.load(consortium.folder / "model.npz") as saved:

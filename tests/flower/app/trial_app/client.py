@@ -25,10 +25,12 @@ def misbehave(message: Message, context: Context, call_next: Callable[[Message, 
     if notice.get("closing"):
         fault = "none"
     reply = call_next(message, context)
-    if fault == "d>1":
-        lie(reply, context, 1.5)
+    if fault in ("d>1", "negative"):
+        lie(reply, context, 1.5 if fault == "d>1" else -120.0)
     elif fault == "nan":
         reply.content["arrays"] = ArrayRecord([np.full(3, np.nan, np.float32), np.ones((2, 2), np.float32)])
+    elif fault == "shape":
+        reply.content["arrays"] = ArrayRecord([np.zeros(5, np.float32), np.ones((2, 2), np.float32)])
     elif fault == "100MB":
         reply.content["arrays"] = ArrayRecord([np.zeros(25_000_000, np.float32), np.ones((2, 2), np.float32)])
         reply.content["ballast"] = ConfigRecord({"ballast": b"x" * 1_000_000})
