@@ -96,7 +96,8 @@ def _policy_gradient(brief: Brief, **ways: Any) -> PolicyGradient:
 def learner_like(help_: str, *, joint: bool = False, without: tuple[str, ...] = (), **ways: Any) -> AgentSpec:
     """A relative of MPGD; `without` names the options that it has no choice of."""
     own = {field.name: field.default for field in dataclasses.fields(PolicyGradient)} | ways
-    options = {name: str(own[name]) for name in Options.choices() if name not in without}
+    names = [field.name for field in dataclasses.fields(Options)]  # what each may be is looked up when it is asked for
+    options = {name: str(own[name]) for name in names if name not in without}
     return AgentSpec(functools.partial(_policy_gradient, **ways), help_, joint=joint, options=options)
 
 

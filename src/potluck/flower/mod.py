@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from potluck.errors import PotluckError
+from potluck.flower.compiled import compiled_beside
 from potluck.flower.deciders import Decider, Situation, decider
 from potluck.flower.site import Site, named_file, read_site
 from potluck.flower.state import Decision, Membership, SiloState, keep_receipts, load_state, locked, save_state
@@ -119,7 +120,8 @@ def _answer(agent: str | float | Path, message: Message, context: Context, call_
     rules = Rules.from_text(opening.rules)
     if not training and not notice.statements:
         return _evaluated(message, context, call_next, rules.weighted_by)
-    with locked(named_file(context, "agent-state")):
+    place = named_file(context, "agent-state")
+    with locked(place), compiled_beside(place):
         turn = _begin(agent, notice, opening, rules, context)
         _receive(turn)
         decision = _decide(turn) if training and not notice.closing else None
