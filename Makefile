@@ -12,7 +12,7 @@ test: check
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 slow: $(READY)
-	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=200 $(BIN)/pytest -n 3 -o faulthandler_timeout=1500 -m slow
+	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=100 $(BIN)/pytest -n 3 -o faulthandler_timeout=1500 -m slow
 	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=500 $(BIN)/pytest -o addopts="--strict-markers --strict-config -q" -o faulthandler_timeout=1500 -n 2 --dist loadfile -m "not slow" tests/economy tests/ledger
 
 check: $(READY)

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from potluck.cli.certify import _tables, _verdict
 from potluck.scenario import render
-from potluck.studies import planning
 from potluck.studies.certificate import Bounds, Certificate, certify, plain
 from potluck.studies.deviations import evaluated
 from potluck.training.run import trained
@@ -92,13 +91,3 @@ def test_a_planner_cannot_be_certified(run: Path, tmp_path: Path) -> None:
 def test_a_folder_of_something_else_is_no_place_for_a_demo(tmp_path: Path) -> None:
     (tmp_path / "mpgd").mkdir()
     assert "mpgd: not written by a demo; name another folder" in refused("demo", "--out", ".", cwd=tmp_path)
-
-
-@pytest.mark.slow
-def test_a_demo_with_real_training_ends_with_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "GENERATIONS", 2)
-    words = ("demo", "--slots", "60", "--seeds", "2", "--games", "2", "--out", "d", "--json")
-    found = json.loads(potluck(*words, cwd=tmp_path).stdout)
-    assert found["task"] == "digits"
-    assert found["agents"]["mpgd"]["welfare"]["mean"] > 1000
-    assert {"learning.png", "silos.png", "demo.json", "mpgd"} == {file.name for file in (tmp_path / "d").iterdir()}

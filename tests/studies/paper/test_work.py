@@ -121,7 +121,8 @@ def test_a_whole_study_leaves_all_that_was_promised(tmp_path: Path) -> None:
 def start(scenario: Path, folder: Path) -> subprocess.Popen[bytes]:
     words = ["--schemes", "mpgd,wpr", "--seeds", "2", "--slots", "240", "--games", "2", "--checkpoint", "0", "--out"]
     command = [sys.executable, "-m", "potluck", "study", "paper", str(scenario), *words, str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
 
 
 def written(folder: Path) -> int:
