@@ -91,6 +91,7 @@ def _linked(folder: Path, *, tls: bool, nodes: int, environment: Mapping[str, st
         **QUIET,
         "FLWR_HOME": str(home),
         "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # every slot is a new process in a deployment
         "PATH": f"{beside}{os.pathsep}{os.environ.get('PATH', '')}",
         **environment,
     }
