@@ -2,7 +2,6 @@
 
 import json as jsonlib
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,11 +113,12 @@ def _span(seconds: float) -> str:
 def _tell(folder: Path, json: bool, seconds: float | None) -> None:
     from potluck.studies.paper.plan import read_study
     from potluck.studies.paper.telling import REPORT, budget_of, tell
+    from potluck.studies.plain import plain_values
 
     with Watching() as watch:
         claims = tell(folder, watch)
     if json:
-        typer.echo(jsonlib.dumps({"study": str(folder), "claims": [asdict(claim) for claim in claims]}))
+        typer.echo(jsonlib.dumps({"study": str(folder), "claims": plain_values(claims)}))
         return
     table = plain_table("verdict", "world", "claim", "measured", left=4)
     for claim in claims:

@@ -73,8 +73,8 @@ def test_too_little_is_refused(numbers: dict[str, int], words: str) -> None:
     ("schemes", "words"),
     [
         (("mpgd",), "must name wpr"),
-        (("mpgd", "wpr", "planner"), "each silo's own"),
-        (("mpgd", "wpr", "x"), "must be one of"),
+        (("mpgd", "wpr", "planner"), "got 'planner'"),
+        (("mpgd", "wpr", "x"), "got 'x'"),
     ],
 )
 def test_schemes_that_cannot_be_judged_are_refused(schemes: tuple[str, ...], words: str) -> None:
@@ -88,6 +88,12 @@ def test_a_study_reads_back_as_it_was_begun_and_another_is_refused(tmp_path: Pat
     begin_study(config_of(), tmp_path)
     with pytest.raises(PotluckError, match="holds another study"):
         begin_study(config_of(slots=240), tmp_path)
+
+
+def test_more_seeds_than_the_memory_holds_are_named_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(PotluckError, match=r"seeds: about .* GiB of memory would be needed"):
+        begin_study(config_of(seeds=4_000_000), tmp_path / "study")
+    assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"worlds": {}}', '{"worlds": {"a": 1}}'])

@@ -10,7 +10,17 @@ from potluck.studies.intervals import Interval
 from potluck.studies.paper import adapt
 from potluck.studies.paper.plan import INTENSITIES, intensity_cell, schedule_cell
 from potluck.studies.paper.statistics import bca, difference
-from potluck.studies.paper.tables import Findings, gained, recoveries, slots_to, stages_of, welfare_of
+from potluck.studies.paper.tables import (
+    NEARLY,
+    Findings,
+    gained,
+    late,
+    recoveries,
+    share_of_stake,
+    slots_to,
+    stages_of,
+    welfare_of,
+)
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "not decided"]
 SETTLED = 0.05
@@ -87,7 +97,7 @@ def _all_of(name: str, world: str, says: str, leads: dict[str, Interval], what: 
 
 
 def _verdict(leads: Sequence[Interval]) -> Verdict:
-    """Holds where every interval is above 0, does not hold where one is below (or all is a tie), else undecided."""
+    """Holds where every interval is above 0, does not hold where one is below or an exact tie, else undecided."""
     if all(lead.low > 0 for lead in leads):
         return "holds"
     if any(lead.high < 0 or lead.low == lead.high == 0 for lead in leads):
@@ -122,12 +132,11 @@ def _silos_rise(found: Findings, world: str) -> Claim:
 
 
 def _adapts(found: Findings) -> Claim:
-    """Back at 95% of the share of the planner's gain that it had, in both stages after the change."""
+    """At the end, with all silos there again, back at 95% of the share of the planner's gain that it had."""
     rows = [row for row in recoveries(found) if row["scheme"] == "mpgd"]
     stages, shares = np.array(stages_of(found, "mpgd")), gained(found, "mpgd")
-    before = _tail(shares[:, stages == 0])
-    after = _tail(shares[:, stages == len(adapt.STAGES) - 1])
-    lead = bca(lambda a, b, axis: a.mean(axis) - 0.95 * b.mean(axis), after, before, paired=True)
+    before, after = (late(shares[:, stages == stage]).mean(1) for stage in (0, len(adapt.STAGES) - 1))
+    lead = bca(lambda a, b, axis: a.mean(axis) - NEARLY * b.mean(axis), after, before, paired=True)
     back = " and ".join(f"{row['seeds_back']} of {row['seeds']} seeds in stage “{row['stage']}”" for row in rows)
     verdict: Verdict = _verdict([lead]) if np.isfinite(lead.mean) and before.mean() > 0 else "not decided"
     number = (
@@ -136,10 +145,6 @@ def _adapts(found: Findings) -> Claim:
     )
     says = "MPGD adapts to changes without private information"
     return Claim("adapts", found.config.main, says, verdict, number, lead.mean, lead.low, lead.high)
-
-
-def _tail(shares: np.ndarray) -> np.ndarray:
-    return np.asarray(shares[:, -max(1, shares.shape[1] // 5) :].mean(1))
 
 
 def _interior(found: Findings) -> Claim:
@@ -162,16 +167,15 @@ def _interior(found: Findings) -> Claim:
 def _strangers(found: Findings) -> Claim:
     """Not the paper's: silos of a consortium share no seed."""
     seeds = found.cells[f"{found.config.main}/mpgd"]["strangers"]
-    gains, stakes = (np.array([sum(seed[name]) for seed in seeds]) for name in ("gains", "stakes"))
-    room = bca(lambda g, s, axis: EQUILIBRIUM - g.mean(axis) / s.mean(axis), gains, stakes, paired=True)
-    share = EQUILIBRIUM - room.mean
+    share = share_of_stake(seeds)
+    room = Interval(EQUILIBRIUM - share.mean, EQUILIBRIUM - share.high, EQUILIBRIUM - share.low)
     return Claim(
         "strangers",
         found.config.main,
         f"what silos learnt apart is near an equilibrium when they meet (NashConv ≤ {EQUILIBRIUM:.0%} of the stake)",
         _verdict([room]),
-        f"NashConv {share:.1%} of the stake in games of silos from different seeds",
-        share,
-        EQUILIBRIUM - room.high,
-        EQUILIBRIUM - room.low,
+        f"NashConv {share.mean:.1%} of the stake in games of silos from different seeds",
+        share.mean,
+        share.low,
+        share.high,
     )

@@ -8,12 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from potluck.agents import Options, find_agent
+from potluck.agents import AGENTS
 from potluck.errors import PotluckError, file_faults
 from potluck.mechanisms.redistribution import RedistributionConfig
 from potluck.scenario import Scenario, render
-from potluck.training.config import RunConfig, computed_with
+from potluck.training.config import RunConfig, computed_with, setup_one
 from potluck.training.files import write_text
+from potluck.training.run import check_room
 
 STUDY = "study.json"
 SCENARIO = "scenario.toml"
@@ -43,9 +44,10 @@ class StudyConfig:
     """Agents that are compared, those without which nothing can be judged among them."""
 
     def __post_init__(self) -> None:
+        own = [name for name, spec in AGENTS.items() if not spec.joint and spec.usage is None and name != "random"]
         for scheme in self.schemes:
-            if find_agent(scheme, Options())[0].joint or self.schemes.count(scheme) > 1 or ":" in scheme:
-                raise PotluckError(f": {scheme} must be an agent of each silo's own, and named once", field="schemes")
+            if scheme not in own or self.schemes.count(scheme) > 1:
+                raise PotluckError(f"must be of {', '.join(own)}, each once, got {scheme!r}", field="schemes")
         for needed in ("mpgd", "wpr"):
             if needed not in self.schemes:
                 raise PotluckError(f"must name {needed}: the claims are about it", field="schemes")
@@ -122,6 +124,8 @@ def begin_study(config: StudyConfig, folder: Path) -> None:
         if read_study(folder).digest != config.digest:
             raise PotluckError(f"{folder}: holds another study; name another folder", field="out")
         return
+    run = config.run(config.scenario, "mpgd")
+    check_room(run, setup_one(run), config.seeds * (2 * len(config.worlds) + len(INTENSITIES)))  # of one program
     with file_faults(folder, "name a folder to write to"):
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / SCENARIO, render(config.scenario))

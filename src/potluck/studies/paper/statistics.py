@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -63,15 +62,3 @@ def improvement(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " o
         return np.asarray(((ahead > 0) + 0.5 * (ahead == 0)).mean((-1, -2)))
 
     return bca(wins, np.asarray(ours, float), np.asarray(theirs, float))
-
-
-@dataclass(frozen=True)
-class Sign:
-    """What an interval says of a difference."""
-
-    above: bool
-    below: bool
-
-    @classmethod
-    def of(cls, found: Interval) -> "Sign":
-        return cls(found.low > 0, found.high < 0)

@@ -249,14 +249,18 @@ def game_slots(found: Findings) -> Table:
     return rows
 
 
+def share_of_stake(seeds: Sequence[Mapping[str, Any]]) -> Interval:
+    """NashConv of play, over what is at stake."""
+    gains, stakes = (np.array([sum(seed[name]) for seed in seeds]) for name in ("gains", "stakes"))
+    return bca(lambda gains, stakes, axis: gains.mean(axis) / stakes.mean(axis), gains, stakes, paired=True)
+
+
 def nash_conv(found: Findings) -> Table:
     """NashConv over training, of constant deviations, as a share of the stake."""
     rows = []
     for scheme in found.config.schemes:
         for stone in found.cells[f"{found.config.main}/{scheme}"]["milestones"]:
-            gains = np.array([sum(seed["gains"]) for seed in stone["seeds"]])
-            stakes = np.array([sum(seed["stakes"]) for seed in stone["seeds"]])
-            share = bca(lambda gains, stakes, axis: gains.mean(axis) / stakes.mean(axis), gains, stakes, paired=True)
+            gains, share = np.array([sum(seed["gains"]) for seed in stone["seeds"]]), share_of_stake(stone["seeds"])
             welfare = np.array([seed["welfare"] for seed in stone["seeds"]])
             rows.append({"scheme": scheme, "slots": stone["slots"], **spread_of(mean(welfare), "welfare"),
                          **spread_of(mean(gains), "nash_conv"), **spread_of(share, "share_of_stake")})  # fmt: skip
@@ -269,9 +273,7 @@ def strangers(found: Findings) -> Table:
     for scheme in found.config.schemes:
         cell = f"{found.config.main}/{scheme}"
         for who, seeds in (("together", found.last(cell)), ("strangers", found.cells[cell]["strangers"])):
-            gains = np.array([sum(seed["gains"]) for seed in seeds])
-            stakes = np.array([sum(seed["stakes"]) for seed in seeds])
-            share = bca(lambda gains, stakes, axis: gains.mean(axis) / stakes.mean(axis), gains, stakes, paired=True)
+            share = share_of_stake(seeds)
             welfare = np.array([seed["welfare"] for seed in seeds])
             rows.append({"scheme": scheme, "who": who, **spread_of(mean(welfare), "welfare"),
                          **spread_of(share, "nash_conv_share_of_stake")})  # fmt: skip
@@ -302,7 +304,7 @@ def gained(found: Findings, scheme: str) -> Float[np.ndarray, "seeds points"]:
     unpaid = np.array(found.adapted["wpr"]["curve"]["welfare"]).mean(0)
     level = np.array(
         [
-            _late(unpaid[stages == stage]).mean() if (stages == stage).any() else np.nan
+            late(unpaid[stages == stage]).mean() if (stages == stage).any() else np.nan
             for stage in range(len(adapt.STAGES))
         ]
     )
@@ -312,7 +314,7 @@ def gained(found: Findings, scheme: str) -> Float[np.ndarray, "seeds points"]:
     return np.asarray((own - level[stages]) / stakes[stages])
 
 
-def _late(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def late(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """The last fifth of a stage."""
     return values[..., -max(1, values.shape[-1] // 5) :]
 
@@ -323,7 +325,7 @@ def recoveries(found: Findings) -> Table:
     for scheme in found.adapted:
         shares, stages = gained(found, scheme), np.array(stages_of(found, scheme))
         slots = np.array(found.adapted[scheme]["curve"]["slots"], float)
-        before = _late(shares[:, stages == 0]).mean(1)
+        before = late(shares[:, stages == 0]).mean(1)
         for stage in (1, 2):
             inside = stages == stage
             if not inside.any():
@@ -339,7 +341,7 @@ def recoveries(found: Findings) -> Table:
                     "stage": adapt.STAGES[stage],
                     **spread_of(mean(before), "share_before"),
                     **spread_of(mean(own.min(1)), "lowest_share"),
-                    **spread_of(mean(_late(shares[:, inside]).mean(1)), "share_after"),
+                    **spread_of(mean(late(shares[:, inside]).mean(1)), "share_after"),
                     "seeds_back": int(came.sum()),
                     "seeds": len(came),
                     **(spread_of(mean(took[came]), "slots_to_95") if came.any() else {}),

@@ -20,6 +20,8 @@ TABLES = "tables"
 FIGURES = "figures"
 CLAIMS = "claims.json"
 REPORT = "report.html"
+PAPERS = 100_000
+"""Slots in which the paper's learners have settled."""
 
 
 def tell(folder: Path, watch: Watcher = lambda *_: None) -> list[Claim]:
@@ -44,10 +46,6 @@ def tell(folder: Path, watch: Watcher = lambda *_: None) -> list[Claim]:
             folder / REPORT, page(title, budget_of(config), claims, drawn, tables, _settings(config, folder), scenarios)
         )
     return claims
-
-
-PAPERS = 100_000
-"""Slots in which the paper's learners have settled."""
 
 
 def budget_of(config: StudyConfig) -> str:

@@ -129,7 +129,7 @@ def _keep(place: Path, found: Any) -> None:
 
 def _of_program(config: StudyConfig, job: Job, folder: Path, interval: float) -> list[Piece]:
     """The training of a program, then what each of its cells has learnt."""
-    cells = list(dict.fromkeys(label.split(",")[0] for label in job.labels))
+    cells = _cells_of(job)
     files = tuple(result_file(folder, cell) for cell in cells)
     schemes = list(
         dict.fromkeys(cell.rpartition("/")[2] if cell.split("/")[0] in config.worlds else cell for cell in cells)
@@ -140,6 +140,10 @@ def _of_program(config: StudyConfig, job: Job, folder: Path, interval: float) ->
         work = functools.partial(_measure, config, job, place, cell, files[place])
         found.append(Piece(f"play of {cell}", _measuring_cost(config, cell), (files[place],), work))
     return found
+
+
+def _cells_of(job: Job) -> list[str]:
+    return list(dict.fromkeys(label.rpartition(",")[0] for label in job.labels))
 
 
 def _train(job: Job, interval: float) -> Generator[float]:
@@ -268,7 +272,7 @@ def _adaptivity(config: StudyConfig, folder: Path, interval: float) -> list[Piec
     cells = {f"adapt/{scheme}": config.run(scenario, scheme) for scheme in config.schemes}
     found = []
     for job in adapt.jobs_of(cells, folder / TRAINING / "adapt"):
-        names = list(dict.fromkeys(label.split(",")[0] for label in job.labels))
+        names = _cells_of(job)
         files = tuple(result_file(folder, name) for name in names)
         marked = dataclasses.replace(job, beside=config.digest)
         work = functools.partial(_adapt, marked, dict(zip(names, files, strict=True)), interval)
