@@ -271,7 +271,7 @@ def test_two_silos_and_sixty_four_play() -> None:
 
 NUMBERS: list[dict[str, Any]] = [
     {"energy_price": 0.5},
-    {"mechanism": mechanism_of("redistribution", intensity=1.0, smoothing=0.1)},
+    {"mechanism": mechanism_of("redistribution", intensity=1.0, schedule="gain", smoothing=0.1)},
     {"precision": CurvePrecision(initial=0.2, ceiling=0.8, scale=50.0, exponent=0.5)},
     {"silos": DRAWN.model_copy(update={"profit": 5.0, "energy": (1.0, 2.0, 3.0)})},
     {"silos": DRAWN.model_copy(update={"communication": Normal(mean=3, deviation=1), "samples": (9.0, 8.0, 7.0)})},

@@ -191,9 +191,9 @@ MISTAKES = [
         "intensity = [[0, 1], [1, 0]]",
         "mechanism.intensity must have one row per silo: 4 needed, got 2",
     ),
-    ('schedule = "gain"', 'schedule = "best"', "mechanism.schedule must be 'gain', 'constant' or 'printed'"),
+    ('schedule = "constant"', 'schedule = "best"', "mechanism.schedule must be 'gain', 'constant' or 'printed'"),
     (
-        'schedule = "gain"',
+        'schedule = "constant"',
         'rule = "gain"',
         "mechanism.rule is not a known key; known here: kind, basis, unit, schedule, smoothing, intensity",
     ),

@@ -101,6 +101,10 @@ class Watching(_Lines):
         self.show("", f"{shown}{more}", share, at_once=what != self._last)
         self._last = what
 
+    def say(self, line: str) -> None:
+        """Something that stays above the display."""
+        self._rows.console.print(line, highlight=False)
+
 
 class TrainingDisplay(_Lines):
     """Trainings side by side: how far, how fast, what was earned, and how the updates went."""

@@ -69,11 +69,16 @@ def resume_study(folder: Path, checkpoint: float, json: bool) -> None:
     start_cores()
     from potluck.studies.paper.work import run_study
 
-    begun, pace = time.monotonic(), _Pace()
+    begun, told = time.monotonic(), False
     with Watching() as watch:
 
         def show(step: "Step") -> None:
-            watch(step.what, step.share, pace.left(step.share))
+            nonlocal told
+            span = None if step.left is None else _span(step.left)
+            if span and not told:
+                watch.say(f"This will take about {span} here. Stop and go on whenever you like.")
+                told = True
+            watch(step.what, step.share, f"; about {span} left in all" if span else "")
 
         to_the_end(run_study(folder, interval=checkpoint), show, watch.stop, f"go on with: potluck resume {folder}")
     _tell(folder, json, time.monotonic() - begun)
@@ -86,22 +91,6 @@ def report(study: StudyArgument, json: JsonOption = False) -> None:
     [bold]potluck study report studies/fmnist[/bold]
     """
     _tell(study, json, None)
-
-
-class _Pace:
-    """How long the rest will take, by how long the part since the first look took."""
-
-    def __init__(self) -> None:
-        self._first: tuple[float, float] | None = None
-
-    def left(self, share: float) -> str:
-        now = time.monotonic()
-        if self._first is None:
-            self._first = share, now
-        before, since = self._first
-        if share <= before:
-            return "; compiling"
-        return f"; about {_span((1 - share) * (now - since) / (share - before))} left in all"
 
 
 def _span(seconds: float) -> str:

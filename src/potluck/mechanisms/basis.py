@@ -44,8 +44,8 @@ class ComparingConfig(MechanismConfig):
     ] = 2000.0
     schedule: Annotated[
         ScheduleName,
-        Field(description="of α: gain (lagged, smoothed, clamped to [0, α0]), constant, or the paper's printed rule"),
-    ] = "gain"
+        Field(description="of α: constant, gain (lagged, smoothed, clamped to [0, α0]), or the paper's printed rule"),
+    ] = "constant"
     smoothing: Annotated[
         float, Field(strict=True, ge=0, lt=1, description="weight of the past in the gain schedule's moving average")
     ] = 0.5

@@ -1,11 +1,12 @@
 """A run from its first slot, or from where it stopped, to its last."""
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -32,7 +33,7 @@ from potluck.training.config import (
     write_config,
 )
 from potluck.training.lanes import Lanes, stack
-from potluck.training.loop import Runs, Setup, TrainConfig, begin, first, place, train
+from potluck.training.loop import Outcome, Runs, Setup, TrainConfig, begin, first, place, train
 from potluck.training.metrics import columns, rows
 
 METRICS = "metrics.csv"
@@ -79,6 +80,8 @@ class Job:
     """Chunks after which what is learnt is kept for good."""
     beside: str = ""
     """A digest of what else decides what is learnt."""
+    program: Callable[..., tuple[Runs, Outcome]] = train
+    """`train`, or what `compiled` made of it beforehand."""
 
     @classmethod
     def of_run(cls, config: RunConfig, folder: Path, *, to_train: bool = False) -> "Job":
@@ -100,6 +103,18 @@ class Job:
         """The shapes of what is learnt."""
         like: Runs = eqx.filter_eval_shape(first, self.lanes, self.seeds, self.config.games)
         return like
+
+    def calls(self, chunk: int) -> TrainConfig:
+        """What the compiled program is called with after so many calls."""
+        config = self.config
+        mesh = mesh_over(config.games)
+        return TrainConfig(self.lanes_at(chunk), self.seeds, mesh, config.games, config.depth, config.chunk)
+
+    def compiled(self) -> "Job":
+        """The same job, its program compiled. Threads can do so for several jobs at once, while another trains."""
+        runs = begin(self.lanes, self.seeds, self.config.games)
+        lowered = train.lower(self.calls(0), runs, jnp.asarray(0))  # type: ignore[attr-defined]
+        return dataclasses.replace(self, program=lowered.compile())
 
     def lanes_at(self, chunk: int) -> Lanes[Setup]:
         """What is played in the call of the compiled program that follows so many."""
@@ -246,12 +261,12 @@ def claim(folder: Path, doing: str = "training") -> IO[bytes]:
 
 def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: IO[bytes]) -> Generator[Progress]:
     """Train to the end, with a checkpoint every `interval` seconds, at the end and when this is closed."""
-    config, mesh = job.config, mesh_over(job.config.games)
+    config = job.config
     with _memory_named():
         if checkpoint is None:
             runs, done = begin(job.lanes, job.seeds, config.games), 0
         else:
-            runs, done = place(checkpoint.runs, mesh), checkpoint.chunk
+            runs, done = place(checkpoint.runs, mesh_over(config.games)), checkpoint.chunk
     per_chunk, when, saved = config.depth * config.chunk, time.monotonic(), done
     written = _hashed(job.folder / METRICS, checkpoint.metrics if checkpoint else 0)
 
@@ -260,9 +275,8 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
 
     with claimed:
         while done < config.chunks:
-            training = TrainConfig(job.lanes_at(done), job.seeds, mesh, config.games, config.depth, config.chunk)
             with _memory_named():
-                runs, outcome = train(training, runs, jnp.asarray(done * per_chunk))
+                runs, outcome = job.program(job.calls(done), runs, jnp.asarray(done * per_chunk))
                 check_finite(job, done * config.chunk, np.asarray(outcome.finite))
                 if not outcome.agreed:
                     raise PotluckError(

@@ -36,7 +36,7 @@ def test_what_is_trained_twice_is_trained_once() -> None:
     assert same_as(cells, "intensity/5") == "own/mpgd"
     assert same_as(cells, "intensity/4") == "intensity/4"
     assert same_as(cells, "intensity/0") == "own/wpr"
-    assert [same_as(cells, f"schedule/{rule}") for rule in ("constant", "gain")].count("own/mpgd") == 1
+    assert [same_as(cells, f"schedule-own/{rule}") for rule in ("constant", "gain")].count("own/mpgd") == 1
 
 
 def test_cells_that_differ_in_numbers_are_one_program(tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_cells_that_differ_in_numbers_are_one_program(tmp_path: Path) -> None:
     assert found == [
         "training mpgd, wpr, intensity/1 and 5 more",
         "training random",
-        "training schedule/constant",
-        "training schedule/printed",
+        "training schedule-own/gain",
+        "training schedule-own/printed",
         "training adapt/mpgd, adapt/wpr",
     ]
 

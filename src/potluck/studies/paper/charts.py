@@ -130,15 +130,15 @@ def _paper(tables: Mapping[str, Table], config: StudyConfig) -> Iterator[Chart]:
     for world in config.worlds:
         rows, levels = _of(tables["learning"], world=world), _of(tables["schemes"], world=world)
         ends = [min(row["slots"] for row in rows), max(row["slots"] for row in rows)]
-        learnt = _schemes(rows, (*config.schemes, "random"), "slots", "welfare")
+        learnt = _schemes(rows, config.schemes, "slots", "welfare")
         yield Chart(
             name=f"payoffs-{world}",
             title=f"Overall payoffs while learning, {world}",
             x=PLAYED,
             y=f"welfare, {MONEY}",
-            lines=[*_levels(levels, ["planner"], ends), *learnt, *_levels(levels, ["fixed:1"], ends)],
+            lines=[*_levels(levels, ["planner"], ends), *learnt, *_levels(levels, ["random", "fixed:1"], ends)],
             table="learning",
-            note="While exploring. The planner's plan, and everybody bringing all, do not learn.",
+            note="While exploring. The planner's plan, random play, and everybody bringing all, do not learn.",
         )
     looks = [(look["color"], look["linestyle"]) for look in map(line_look, range(config.scenario.silos.count))]
     yield Chart(
@@ -198,15 +198,16 @@ def _ours(tables: Mapping[str, Table], config: StudyConfig) -> Iterator[Chart]:
         table="nash-conv",
         note="What all silos together could gain, each by keeping to a constant contribution alone.",
     )
-    yield Chart(
-        name="schedule",
-        title=f"Rules for α at the same α0, {main}",
-        x="",
-        y=f"welfare, {MONEY}",
-        lines=_points(tables["schedule"], "schedule", "welfare"),
-        table="schedule",
-        kind="points",
-    )
+    for world in config.worlds:
+        yield Chart(
+            name=f"schedule-{world}",
+            title=f"Rules for α at the same α0, {world}",
+            x="",
+            y=f"welfare, {MONEY}",
+            lines=_points(_of(tables["schedule"], world=world), "schedule", "welfare"),
+            table="schedule",
+            kind="points",
+        )
     rows = tables["intensity"]
     yield Chart(
         name="anarchy",

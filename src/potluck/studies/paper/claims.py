@@ -67,20 +67,18 @@ def _in_world(found: Findings, world: str) -> Iterator[Claim]:
         "beats WPR", world, "redistribution raises welfare above WPR", leads["wpr"], "more welfare per slot than WPR"
     )
     yield _silos_rise(found, world)
+    for rule in found.config.rules(world)[1:]:
+        lead = difference(*(welfare_of(found, schedule_cell(world, name)) for name in (rule, "constant")))
+        words = "as printed" if rule == "printed" else "mended (gain)"
+        said = f"the rule for α, {words}, helps against a constant α0"
+        yield _one(f"rule helps: {rule}", world, said, lead, "more welfare per slot than with a constant α0")
 
 
 def _in_main(found: Findings) -> Iterator[Claim]:
-    world = found.config.main
     if found.adapted:
         yield _adapts(found)
     if found.config.redistributes:
         yield _interior(found)
-        constant = welfare_of(found, schedule_cell("constant"))
-        for rule in ("printed", "gain"):
-            lead = difference(welfare_of(found, schedule_cell(rule)), constant)
-            words = "as printed" if rule == "printed" else "mended (gain)"
-            said = f"the rule for α, {words}, helps against a constant α0"
-            yield _one(f"rule helps: {rule}", world, said, lead, "more welfare per slot than with a constant α0")
     yield _strangers(found)
 
 

@@ -37,6 +37,7 @@ class StudyConfig:
     worlds: dict[str, Scenario]
     """The first is the one that everything is varied in."""
     seeds: int = 10
+    """Of the main world."""
     slots: int = 100_000
     games: int = 16
     """That a seed learns in at once, and in which what is learnt is measured."""
@@ -65,11 +66,20 @@ class StudyConfig:
     def scenario(self) -> Scenario:
         return self.worlds[self.main]
 
-    def run(self, scenario: Scenario, scheme: str) -> RunConfig:
-        """A scheme's training. WPR is MPGD at α0 = 0, where there is an α0: no money moves, and it is one program."""
+    @property
+    def fewer(self) -> int:
+        """Seeds in the worlds beside it, and of adaptivity."""
+        return max(2, self.seeds // 2)
+
+    def run(self, scenario: Scenario, scheme: str, seeds: int) -> RunConfig:
+        """A scheme's training. WPR is MPGD at α0 = 0, where there is an α0: no money moves, and it is one program.
+
+        Who plays at random learns nothing, and need not play as long.
+        """
         if scheme == "wpr" and one_intensity(scenario):
             scenario, scheme = _changed(scenario, intensity=0.0), "mpgd"
-        return RunConfig(scenario, scheme, slots=self.slots, seeds=self.seeds, games=self.games, looks=LOOKS)
+        enough = LOOKS * self.games * RunConfig(scenario).depth if scheme == "random" else self.slots
+        return RunConfig(scenario, scheme, slots=min(enough, self.slots), seeds=seeds, games=self.games, looks=LOOKS)
 
     @property
     def redistributes(self) -> bool:
@@ -78,15 +88,23 @@ class StudyConfig:
 
     def cells(self) -> dict[str, RunConfig]:
         """Every training but those of adaptivity, by name."""
-        schemes = (*self.schemes, "random")
-        worlds = self.worlds.items()
-        found = {f"{world}/{scheme}": self.run(scenario, scheme) for world, scenario in worlds for scheme in schemes}
+        found = {}
+        for world, scenario in self.worlds.items():
+            seeds = self.seeds if world == self.main else self.fewer
+            for scheme in (*self.schemes, "random"):
+                found[f"{world}/{scheme}"] = self.run(scenario, scheme, seeds)
+            for rule in self.rules(world):
+                found[schedule_cell(world, rule)] = self.run(_changed(scenario, schedule=rule), "mpgd", seeds)
         if self.redistributes:
             for level in INTENSITIES:
-                found[intensity_cell(level)] = self.run(_changed(self.scenario, intensity=level), "mpgd")
-            for rule in SCHEDULES:
-                found[schedule_cell(rule)] = self.run(_changed(self.scenario, schedule=rule), "mpgd")
+                found[intensity_cell(level)] = self.run(_changed(self.scenario, intensity=level), "mpgd", self.seeds)
         return found
+
+    def rules(self, world: str) -> tuple[str, ...]:
+        """For α, that are compared in a world; the printed one, which nobody would use, in the main one only."""
+        if not one_intensity(self.worlds[world]):
+            return ()
+        return SCHEDULES if world == self.main else SCHEDULES[:2]
 
     @property
     def digest(self) -> str:
@@ -108,8 +126,8 @@ def intensity_cell(level: float) -> str:
     return f"intensity/{level:g}"
 
 
-def schedule_cell(rule: str) -> str:
-    return f"schedule/{rule}"
+def schedule_cell(world: str, rule: str) -> str:
+    return f"schedule-{world}/{rule}"
 
 
 def _written(config: StudyConfig) -> dict[str, Any]:
@@ -124,8 +142,9 @@ def begin_study(config: StudyConfig, folder: Path) -> None:
         if read_study(folder).digest != config.digest:
             raise PotluckError(f"{folder}: holds another study; name another folder", field="out")
         return
-    run = config.run(config.scenario, "mpgd")
-    check_room(run, setup_one(run), config.seeds * (2 * len(config.worlds) + len(INTENSITIES)))  # of one program
+    run = config.run(config.scenario, "mpgd", config.seeds)
+    lanes = config.seeds * len(INTENSITIES) + 2 * config.fewer * (len(config.worlds) - 1)  # of one program
+    check_room(run, setup_one(run), lanes)
     with file_faults(folder, "name a folder to write to"):
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / SCENARIO, render(config.scenario))

@@ -15,7 +15,6 @@ from potluck.studies.intervals import Interval
 from potluck.studies.paper import adapt
 from potluck.studies.paper.plan import (
     INTENSITIES,
-    SCHEDULES,
     StudyConfig,
     intensity_cell,
     schedule_cell,
@@ -140,7 +139,7 @@ def learning(found: Findings) -> Table:
     """Welfare while learning."""
     rows = []
     for world in found.config.worlds:
-        for scheme in (*found.config.schemes, "random"):
+        for scheme in found.config.schemes:
             curve = found.cells[f"{world}/{scheme}"]["curve"]
             for slot, values in zip(curve["slots"], np.array(curve["welfare"]).T, strict=True):
                 rows.append({"world": world, "scheme": scheme, "slots": slot, **spread_of(mean(values), "welfare")})
@@ -205,15 +204,15 @@ def welfare_of(found: Findings, cell: str) -> Float[np.ndarray, " seeds"]:
 
 def schedules(found: Findings) -> Table:
     """Welfare under each rule for α, at the same α0."""
-    if not found.config.redistributes:
-        return []
-    planned, wpr, rows = found.planned(found.config.main), found.welfare(found.config.main, "wpr"), []
-    constant = welfare_of(found, schedule_cell("constant"))
-    for rule in SCHEDULES:
-        own = welfare_of(found, schedule_cell(rule))
-        share = gain_share(own, wpr, planned)
-        row = {"schedule": rule, **spread_of(mean(own), "welfare"), **(spread_of(share, "gain_share") if share else {})}
-        rows.append(row | spread_of(difference(own, constant), "over_constant"))
+    rows = []
+    for world in found.config.worlds:
+        planned, wpr = found.planned(world), found.welfare(world, "wpr")
+        for rule in found.config.rules(world):
+            own, constant = (welfare_of(found, schedule_cell(world, name)) for name in (rule, "constant"))
+            share = gain_share(own, wpr, planned)
+            row = {"world": world, "schedule": rule, **spread_of(mean(own), "welfare")}
+            row |= spread_of(share, "gain_share") if share else {}
+            rows.append(row | spread_of(difference(own, constant), "over_constant"))
     return rows
 
 

@@ -50,12 +50,20 @@ def tell(folder: Path, watch: Watcher = lambda *_: None) -> list[Claim]:
 
 def budget_of(config: StudyConfig) -> str:
     """What the verdicts are about, in words."""
-    told = f"Every scheme learnt for {config.slots:,} slots in each of {config.seeds} seeds"
+    told = f"Every scheme learnt for {config.slots:,} slots in each of {seeds_of(config)}"
     if config.slots < PAPERS:
         return (
             f"{told}; the paper's learn for {PAPERS:,}, so these verdicts are about a shorter training than its claims."
         )
     return f"{told}."
+
+
+def seeds_of(config: StudyConfig) -> str:
+    """How many, in words."""
+    beside = (
+        "where the federation changes" if len(config.worlds) == 1 else f"beside {config.main}, and where it changes"
+    )
+    return f"{config.seeds} seeds ({config.fewer} {beside})"
 
 
 def task_of(config: StudyConfig) -> str:
@@ -68,7 +76,7 @@ def _settings(config: StudyConfig, folder: Path) -> dict[str, str]:
     computed = json.loads((folder / STUDY).read_text(encoding="utf-8")).get("computed_with", {})
     return {
         "task": task_of(config),
-        "seeds": str(config.seeds),
+        "seeds": seeds_of(config),
         "slots of each seed": f"{config.slots:,}",
         "games at once": str(config.games),
         "tuning": "none: every learner has the same networks, rates and epochs, but for what its name means",

@@ -8,7 +8,9 @@ import csv
 import dataclasses
 import functools
 import json
+import os
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,12 @@ from potluck.scenario import Scenario
 from potluck.studies.deviations import CONSTANTS, followed
 from potluck.studies.paper import adapt
 from potluck.studies.paper.measure import measure, strangers
+from potluck.studies.paper.pace import Pace, Piece, nothing
 from potluck.studies.paper.plan import MILESTONES, STUDY, StudyConfig, read_study
 from potluck.studies.planning import GENERATIONS, PAIRS, best_plan
 from potluck.training.config import RunConfig, setup_one, values_of, warn_of_other_machine
 from potluck.training.files import write_text
+from potluck.training.loop import begin
 from potluck.training.programs import programs
 from potluck.training.run import INTERVAL, METRICS, Job, restart
 
@@ -45,23 +49,8 @@ class Step:
     what: str
     share: float
     """Of the whole study, by what it costs, about."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One piece of work."""
-
-    what: str
-    cost: float
-    """In slots of learning."""
-    results: tuple[Path, ...]
-    """Files that are there when it is done."""
-    work: Callable[[], Generator[float]]
-    """Does it; yields the share that is done."""
-
-    @property
-    def done(self) -> bool:
-        return all(place.exists() for place in self.results)
+    left: float | None
+    """Seconds until it is done, about, once anything is known about that."""
 
 
 def run_study(folder: Path, *, interval: float = INTERVAL) -> Generator[Step]:
@@ -72,28 +61,31 @@ def run_study(folder: Path, *, interval: float = INTERVAL) -> Generator[Step]:
         for name in (RESULTS, TRAINING):
             (folder / name).mkdir(exist_ok=True)
     found = pieces(config, folder, interval)
-    whole, behind = sum(piece.cost for piece in found), 0.0
-    for piece in found:
-        if not piece.done:
-            yield Step(piece.what, behind / whole)
-            work = piece.work()
+    pace, preparing = Pace(found), ThreadPoolExecutor(os.cpu_count())
+    try:
+        prepared = {piece: preparing.submit(piece.prepare) for piece in found if not piece.done}
+        for piece in prepared:
+            yield Step(piece.what, pace.share(), pace.left())
+            work = piece.work(prepared[piece].result())
             try:
                 for share in work:
-                    yield Step(piece.what, (behind + share * piece.cost) / whole)
+                    pace.at(piece, share)
+                    yield Step(piece.what, pace.share(), pace.left())
             finally:
                 work.close()
-        behind += piece.cost
+            pace.over(piece)
+    finally:
+        preparing.shutdown(wait=False, cancel_futures=True)
 
 
 def pieces(config: StudyConfig, folder: Path, interval: float = INTERVAL) -> list[Piece]:
     """All that there is to do, in order."""
     cells = config.cells()
     trained = {name: run for name, run in cells.items() if same_as(cells, name) == name}
-    found = []
+    found = [_planned(config, world, folder) for world in config.worlds]
     for job in programs(list(trained.items()), ("cell",), folder / TRAINING):
         marked = dataclasses.replace(job, beside=config.digest, snapshots=milestones(job.config))
         found += _of_program(config, marked, folder, interval)
-    found += [_planned(config, world, folder) for world in config.worlds]
     return found + (_adaptivity(config, folder, interval) if adapt.possible(config.scenario) else [])
 
 
@@ -129,21 +121,30 @@ def _keep(place: Path, found: Any) -> None:
 
 def _of_program(config: StudyConfig, job: Job, folder: Path, interval: float) -> list[Piece]:
     """The training of a program, then what each of its cells has learnt."""
-    cells = _cells_of(job)
+    lanes = _cells_of(job)
+    cells = list(lanes)
     files = tuple(result_file(folder, cell) for cell in cells)
     schemes = list(
         dict.fromkeys(cell.rpartition("/")[2] if cell.split("/")[0] in config.worlds else cell for cell in cells)
     )
     named = ", ".join(schemes[:3]) + (f" and {len(schemes) - 3} more" if len(schemes) > 3 else "")
-    found = [Piece(f"training {named}", job.config.slots * len(job.labels), files, lambda: _train(job, interval))]
-    for place, cell in enumerate(cells):
-        work = functools.partial(_measure, config, job, place, cell, files[place])
-        found.append(Piece(f"play of {cell}", _measuring_cost(config, cell), (files[place],), work))
+    train = functools.partial(_train, interval=interval)
+    found = [Piece(f"training {named}", job.config.slots * len(job.labels), files, train, job.compiled)]
+    rehearsed = set()
+    for cell, file in zip(cells, files, strict=True):
+        deviations, _ = _asked(config, cell)
+        measure = functools.partial(_measure, config, job, cell, file)
+        rehearse = functools.partial(_rehearse, config, job, cell) if deviations not in rehearsed else nothing
+        rehearsed.add(deviations)
+        cost = _measuring_cost(config, cell, len(lanes[cell]))
+        found.append(Piece(f"play of {cell}", cost, (file,), measure, rehearse))
     return found
 
 
-def _cells_of(job: Job) -> list[str]:
-    return list(dict.fromkeys(label.rpartition(",")[0] for label in job.labels))
+def _cells_of(job: Job) -> dict[str, range]:
+    """The lanes of each cell: its seeds, one beside the other."""
+    of = [label.rpartition(",")[0] for label in job.labels]
+    return {cell: range(of.index(cell), of.index(cell) + of.count(cell)) for cell in dict.fromkeys(of)}
 
 
 def _train(job: Job, interval: float) -> Generator[float]:
@@ -163,44 +164,49 @@ def _asked(config: StudyConfig, cell: str) -> tuple[bool, bool]:
     return world in config.worlds and scheme in config.schemes, world == config.main and scheme in config.schemes
 
 
-def _measuring_cost(config: StudyConfig, cell: str) -> float:
+def _measuring_cost(config: StudyConfig, cell: str, seeds: int) -> float:
     deviations, along = _asked(config, cell)
     ways = 2 + deviations * len(CONSTANTS) * config.scenario.silos.count
     times = (len(MILESTONES) + 1) if along else 1
-    return PLAY * ways * times * config.seeds * config.games * config.scenario.horizon
+    return PLAY * ways * times * seeds * config.games * config.scenario.horizon
 
 
-def _measure(config: StudyConfig, job: Job, place: int, cell: str, file: Path) -> Generator[float]:
+def _rehearse(config: StudyConfig, job: Job, cell: str) -> None:
+    """Play once with learners that know nothing: what plays the cell is compiled then."""
+    lane = _cells_of(job)[cell][0]
+    setup, runs = job.lanes.lane(lane), begin(job.lanes, job.seeds, 1)
+    agents = jax.tree.map(lambda leaf: leaf[lane], runs.agents)
+    measure(setup, agents, job.config.scenario.discount, config.games, deviations=_asked(config, cell)[0], slots=False)
+
+
+def _measure(config: StudyConfig, job: Job, cell: str, file: Path, _: None) -> Generator[float]:
     """One cell's learning curve, its play at the milestones, and in the end among strangers."""
+    lanes = _cells_of(job)[cell]
     deviations, along = _asked(config, cell)
     chunks = sorted(job.snapshots) if along else [job.config.chunks]
-    total, found = (len(chunks) + along) * config.seeds, []
-    first, discount = place * config.seeds, job.config.scenario.discount
+    total, found = (len(chunks) + along) * len(lanes), []
+    discount = job.config.scenario.discount
 
     def play(agents: Any, seed: int, *, last: bool) -> dict[str, Any]:
-        setup = job.lanes.lane(first + seed)
+        setup = job.lanes.lane(lanes[seed])
         return measure(setup, agents, discount, config.games, deviations=deviations, slots=last and deviations)
 
     done = 0
     for chunk in chunks:
-        agents = _agents_of(job, chunk, first, config.seeds)
+        agents = jax.tree.map(lambda leaf: leaf[lanes[0] : lanes[-1] + 1], job.snapshot(chunk).agents)
         seeds = []
-        for seed in range(config.seeds):
+        for seed in range(len(lanes)):
             own = jax.tree.map(lambda leaf, seed=seed: leaf[seed], agents)
             seeds.append(play(own, seed, last=chunk == chunks[-1]))
             done += 1
             yield done / total
         found.append({"slots": _slots(job.config, chunk), "seeds": seeds})
     mixed = []
-    for seed in range(config.seeds if along else 0):
-        mixed.append(play(strangers(agents, seed, config.seeds), seed, last=False))
+    for seed in range(len(lanes) if along else 0):
+        mixed.append(play(strangers(agents, seed, len(lanes)), seed, last=False))
         done += 1
         yield done / total
     _keep(file, {"curve": _curve(job, cell), "milestones": found, "strangers": mixed})
-
-
-def _agents_of(job: Job, chunk: int, first: int, seeds: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[first : first + seeds], job.snapshot(chunk).agents)
 
 
 def _slots(config: RunConfig, chunk: int) -> int:
@@ -241,7 +247,7 @@ def _planned(config: StudyConfig, world: str, folder: Path) -> Piece:
     file = result_file(folder, f"{world}/planner")
 
     def planner() -> Planner:
-        return Planner(adapt.game_of(setup_one(config.run(scenario, "random"))))
+        return Planner(adapt.game_of(setup_one(config.run(scenario, "random", 1))))
 
     work = functools.partial(_plan, planner, scenario, config.games, file)
     return Piece(f"planner of {world}", _planning_cost(scenario), (file,), work)
@@ -251,7 +257,7 @@ def _planning_cost(scenario: Scenario) -> float:
     return PLAY * 2 * PAIRS * GENERATIONS * scenario.horizon
 
 
-def _plan(planner: Callable[[], Planner], scenario: Scenario, games: int, file: Path) -> Generator[float]:
+def _plan(planner: Callable[[], Planner], scenario: Scenario, games: int, file: Path, _: None) -> Generator[float]:
     """Search, and play what was found in the games that everything is measured in."""
     one = planner()
     plan = yield from best_plan(one, scenario)
@@ -269,19 +275,20 @@ def _plan(planner: Callable[[], Planner], scenario: Scenario, games: int, file: 
 def _adaptivity(config: StudyConfig, folder: Path, interval: float) -> list[Piece]:
     """Each scheme's training through a change of the federation, and a planner for each of its stages."""
     scenario = adapt.with_room(config.scenario)
-    cells = {f"adapt/{scheme}": config.run(scenario, scheme) for scheme in config.schemes}
+    cells = {f"adapt/{scheme}": config.run(scenario, scheme, config.fewer) for scheme in config.schemes}
     found = []
     for job in adapt.jobs_of(cells, folder / TRAINING / "adapt"):
-        names = _cells_of(job)
+        names = list(_cells_of(job))
         files = tuple(result_file(folder, name) for name in names)
         marked = dataclasses.replace(job, beside=config.digest)
-        work = functools.partial(_adapt, marked, dict(zip(names, files, strict=True)), interval)
-        found.append(Piece(f"training {', '.join(names)}", config.slots * len(job.labels), files, work))
+        work = functools.partial(_adapt, dict(zip(names, files, strict=True)), interval)
+        cost = config.slots * len(job.labels)
+        found.append(Piece(f"training {', '.join(names)}", cost, files, work, marked.compiled))
     for stage, name in enumerate(adapt.STAGES):
         file = result_file(folder, f"adapt/planner-{stage}")
 
         def planner(stage: int = stage) -> Planner:
-            one = setup_one(config.run(scenario, "random"))
+            one = setup_one(config.run(scenario, "random", 1))
             return adapt.planner_of(adapt.stage_of(one, stage))
 
         work = functools.partial(_plan, planner, scenario, config.games, file)
@@ -289,7 +296,7 @@ def _adaptivity(config: StudyConfig, folder: Path, interval: float) -> list[Piec
     return found
 
 
-def _adapt(job: Job, files: dict[str, Path], interval: float) -> Generator[float]:
+def _adapt(files: dict[str, Path], interval: float, job: Job) -> Generator[float]:
     yield from _train(job, interval)
     turns = [_slots(job.config, chunk) for chunk, _ in job.turns]
     for cell, file in files.items():

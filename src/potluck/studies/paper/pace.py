@@ -1,0 +1,77 @@
+"""Pieces of work, and how long those that are left will take."""
+
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COMPILING = 6.0
+"""How much longer a program that learns takes to compile than one that plans, about."""
+
+
+def nothing() -> None:
+    """Needs no preparation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """One piece of work."""
+
+    what: str
+    cost: float
+    """In slots of learning."""
+    results: tuple[Path, ...]
+    """Files that are there when it is done."""
+    work: Callable[[Any], Generator[float]]
+    """Does it with what was prepared; yields the share that is done."""
+    prepare: Callable[[], Any] = nothing
+    """What can be done on a thread beside, before its turn: compiling."""
+
+    @property
+    def done(self) -> bool:
+        return all(place.exists() for place in self.results)
+
+
+class Pace:
+    """How long the rest will take, by how fast slots went so far and how long the first program took to compile.
+
+    The first stretch of a piece is not counted as slots: it may have compiled.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._whole = sum(piece.cost for piece in pieces)
+        self._left = {piece for piece in pieces if not piece.done}
+        self._spent = self._slots = 0.0
+        self._compiling: float | None = None
+        self._last: tuple[Piece, float, float] | None = None
+        self._share = 0.0
+
+    def at(self, piece: Piece, share: float) -> None:
+        """So much of a piece is done now."""
+        now = time.monotonic()
+        if self._last is not None and self._last[0] is piece:
+            _, before, then = self._last
+            if self._compiling is None:
+                self._compiling = now - then
+            else:
+                self._spent, self._slots = self._spent + now - then, self._slots + (share - before) * piece.cost
+        self._last, self._share = (piece, share, now), share * piece.cost
+
+    def over(self, piece: Piece) -> None:
+        """It is done."""
+        self._left.discard(piece)
+        self._last, self._share = None, 0.0
+
+    def share(self) -> float:
+        """Of the whole study."""
+        return 1.0 - (sum(piece.cost for piece in self._left) - self._share) / self._whole
+
+    def left(self) -> float | None:
+        """Seconds, about; None before any slots were counted."""
+        if not self._slots or self._compiling is None:
+            return None
+        programs = sum(piece.prepare is not nothing for piece in self._left)
+        compiling = programs * COMPILING * self._compiling / (os.cpu_count() or 1)
+        return compiling + (sum(piece.cost for piece in self._left) - self._share) * self._spent / self._slots
