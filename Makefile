@@ -2,6 +2,8 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+SLOW   := $(BIN)/pytest -o faulthandler_timeout=1500
+COMPUTING := tests/agents tests/economy tests/federation tests/mechanisms tests/studies
 
 .PHONY: demo test slow check bench clean
 
@@ -11,9 +13,11 @@ demo: $(READY)
 test: check
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
+# What computes more than it compiles is compiled as users do; the rest in haste, as `make test` does.
 slow: $(READY)
-	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=100 $(BIN)/pytest -n 3 -o faulthandler_timeout=1500 -m slow
-	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=500 $(BIN)/pytest -o addopts="--strict-markers --strict-config -q" -o faulthandler_timeout=1500 -n 2 --dist loadfile -m "not slow" tests/economy tests/ledger
+	@EXAMPLES=100 $(SLOW) -n 3 -m slow tests $(COMPUTING:%=--ignore-glob=%/test_*.py)
+	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=100 $(SLOW) -n 3 -m slow $(COMPUTING) --ignore=tests/studies/paper
+	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=500 $(SLOW) -n 2 --dist loadfile -o addopts="--strict-markers --strict-config -q" -m "not slow" tests/economy tests/ledger
 
 check: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
