@@ -78,7 +78,7 @@ def test_a_silo_killed_in_the_middle_of_a_slot_comes_back_and_its_agent_remember
     before = state_of(consortium, 0)
     federation.group.stop(["silo-0"])  # the learner's node restarts between two runs
     restart(federation, consortium, 0)
-    start(federation, consortium, "second", SLOTS, faults="silent", timeout=45.0)
+    start(federation, consortium, "second", SLOTS, faults="silent", timeout=90.0)
 
     def at_work() -> bool:
         runs = state_of(consortium, 2)["memberships"].values()

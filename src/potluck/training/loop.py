@@ -68,8 +68,13 @@ SPECS = Runs(agents=P(), states=P(None, GAMES), memory=P(None, GAMES))
 
 
 def begin(setup: Lanes[Setup], seeds: UInt32[Array, " lanes"], games: int) -> Runs:
-    """Everyone before the first slot."""
-    return place(_first(jax.default_backend())(setup, seeds, games), mesh_over(games))
+    """Everyone before the first slot, where `train` wants them."""
+    return place(fresh(setup, seeds, games), mesh_over(games))
+
+
+def fresh(setup: Lanes[Setup], seeds: UInt32[Array, " lanes"], games: int) -> Runs:
+    """`first`, compiled."""
+    return _first(jax.default_backend())(setup, seeds, games)
 
 
 def first(setup: Lanes[Setup], seeds: UInt32[Array, " lanes"], games: int) -> Runs:

@@ -43,10 +43,10 @@ class Pace:
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._whole = sum(piece.cost for piece in pieces)
         self._left = {piece for piece in pieces if not piece.done}
-        self._spent = self._slots = 0.0
+        self._behind = sum(piece.cost for piece in pieces if piece.done)
+        self._here = self._spent = self._slots = 0.0
         self._compiling: float | None = None
         self._last: tuple[Piece, float, float] | None = None
-        self._share = 0.0
 
     def at(self, piece: Piece, share: float) -> None:
         """So much of a piece is done now."""
@@ -57,16 +57,17 @@ class Pace:
                 self._compiling = now - then
             else:
                 self._spent, self._slots = self._spent + now - then, self._slots + (share - before) * piece.cost
-        self._last, self._share = (piece, share, now), share * piece.cost
+        self._last, self._here = (piece, share, now), share * piece.cost
 
     def over(self, piece: Piece) -> None:
         """It is done."""
         self._left.discard(piece)
-        self._last, self._share = None, 0.0
+        self._behind += piece.cost
+        self._here = 0.0
 
     def share(self) -> float:
         """Of the whole study."""
-        return 1.0 - (sum(piece.cost for piece in self._left) - self._share) / self._whole
+        return (self._behind + self._here) / self._whole
 
     def left(self) -> float | None:
         """Seconds, about; None before any slots were counted."""
@@ -74,4 +75,4 @@ class Pace:
             return None
         programs = sum(piece.prepare is not nothing for piece in self._left)
         compiling = programs * COMPILING * self._compiling / (os.cpu_count() or 1)
-        return compiling + (sum(piece.cost for piece in self._left) - self._share) * self._spent / self._slots
+        return compiling + (self._whole - self._behind - self._here) * self._spent / self._slots

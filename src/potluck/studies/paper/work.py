@@ -30,7 +30,7 @@ from potluck.studies.paper.plan import MILESTONES, STUDY, StudyConfig, read_stud
 from potluck.studies.planning import GENERATIONS, PAIRS, best_plan
 from potluck.training.config import RunConfig, setup_one, values_of, warn_of_other_machine
 from potluck.training.files import write_text
-from potluck.training.loop import begin
+from potluck.training.loop import fresh
 from potluck.training.programs import programs
 from potluck.training.run import INTERVAL, METRICS, Job, restart
 
@@ -174,7 +174,7 @@ def _measuring_cost(config: StudyConfig, cell: str, seeds: int) -> float:
 def _rehearse(config: StudyConfig, job: Job, cell: str) -> None:
     """Play once with learners that know nothing: what plays the cell is compiled then."""
     lane = _cells_of(job)[cell][0]
-    setup, runs = job.lanes.lane(lane), begin(job.lanes, job.seeds, 1)
+    setup, runs = job.lanes.lane(lane), fresh(job.lanes, job.seeds, job.config.games)
     agents = jax.tree.map(lambda leaf: leaf[lane], runs.agents)
     measure(setup, agents, job.config.scenario.discount, config.games, deviations=_asked(config, cell)[0], slots=False)
 
