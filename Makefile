@@ -15,8 +15,8 @@ test: check
 
 # What computes more than it compiles is compiled as users do; the rest in haste, as `make test` does.
 slow: $(READY)
-	@EXAMPLES=100 $(SLOW) -n 4 --dist worksteal -m slow tests $(COMPUTING:%=--ignore-glob=%/test_*.py)
-	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=100 $(SLOW) -n 2 --dist worksteal -m slow $(COMPUTING) --ignore=tests/studies/paper
+	@EXAMPLES=100 $(SLOW) -n 4 --maxschedchunk=1 -m slow tests $(COMPUTING:%=--ignore-glob=%/test_*.py)
+	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=100 $(SLOW) -n 2 --maxschedchunk=1 -m slow $(COMPUTING) --ignore=tests/studies/paper
 	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 EXAMPLES=500 $(SLOW) -n 2 --dist loadfile -o addopts="--strict-markers --strict-config -q" -m "not slow" tests/economy tests/ledger
 
 check: $(READY)

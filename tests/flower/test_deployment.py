@@ -22,9 +22,10 @@ SLOTS = 10
 
 
 @pytest.fixture(scope="module")
-def consortium(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
+def consortium(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Consortium:
     # A learner's window is five slots where games are shorter than eight.
-    return consortium_in(tmp_path_factory.mktemp("deployment"), scenario_of(3, horizon=3), ["mpgd", 0.5, 0.25])
+    agents = getattr(request, "param", [0.75, 0.5, 0.25])
+    return consortium_in(tmp_path_factory.mktemp("deployment"), scenario_of(3, horizon=3), agents)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,7 @@ def test_an_unregistered_silo_is_refused(federation: Federation, consortium: Con
     assert "305" in federation.group.log("stranger").read_text()
 
 
+@pytest.mark.parametrize("consortium", [["mpgd", 0.5, 0.25]], indirect=True, ids=["mpgd"])
 def test_a_silo_killed_in_the_middle_of_a_slot_comes_back_and_its_agent_remembers(
     federation: Federation, consortium: Consortium
 ) -> None:

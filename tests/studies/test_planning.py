@@ -12,7 +12,7 @@ from potluck.federation.from_scenario import on_task
 from potluck.scenario import preset
 from potluck.studies import planning
 from potluck.studies.deviations import planned_for_all
-from potluck.studies.planning import answer, climb, search
+from potluck.studies.planning import Effort, answer, climb, search
 from tests.studies.learnt import playing
 
 
@@ -52,6 +52,13 @@ def test_search_finds_the_best_plan_corners_included() -> None:
     assert 0.9 < told[-1] < 1
 
 
+def test_slots_are_freed_where_the_parts_are_too_coarse() -> None:
+    best = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (20, 2)))  # parts have up to four slots
+    coarse, free = (answer(search(Hilly(best), jax.random.key(0), Effort(64, 60, slots))) for slots in (0, 120))
+    assert jnp.abs(free - best).mean() < jnp.abs(coarse - best).mean() / 3
+    assert_allclose(free, best, atol=0.1)
+
+
 def test_ascent_finds_the_best_plan() -> None:
     found = eqx.filter_jit(climb)(Hilly(BEST), 0.9, jax.random.key(0))
     assert_allclose(found, BEST, atol=0.01)
@@ -64,7 +71,7 @@ def test_a_short_game_is_planned_slot_by_slot() -> None:
 
 @pytest.mark.slow
 def test_on_real_training_a_short_search_beats_bringing_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "GENERATIONS", 8)
+    monkeypatch.setattr(planning, "USUAL", Effort(generations=8))
     run = playing(on_task(preset("paper"), "digits"), [[0.5] * 4])
     found = planned_for_all(run, 16, lambda *_: None)
     assert found.contributions.shape == (1, 16, 30, 4)

@@ -45,7 +45,7 @@ def paper(
     report.html, claims.json, figures/ and tables/. Without a scenario of your own the presets literal and dilemma are
     judged beside paper. Stop it however you like; the same command, or [bold]potluck resume[/bold], goes on.
 
-    [bold]potluck study paper --task digits --seeds 3 --slots 2400 --games 8 --out studies/small[/bold]
+    [bold]potluck study paper --task digits --seeds 3 --slots 1200 --games 4 --out studies/small[/bold]
 
     [bold]potluck study paper --task fmnist --model mlp --out studies/fmnist[/bold]   use a GPU
 

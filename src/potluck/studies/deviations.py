@@ -4,6 +4,7 @@ Whoever deviates and however, the games are the same: same keys, same draws, so 
 """
 
 import operator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ from potluck.training.run import Trained
 
 CONSTANTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Unilateral contributions that span a silo's stake."""
+AT_ONCE = 4096
+"""Games that an accelerator plays side by side, about."""
 OTHER_LUCK = 2**31
 """Where deviators' seeds begin, far from those that the others learnt with."""
 
@@ -94,37 +97,56 @@ def _evaluate(
 
 
 def forced_ways(
-    setup: Setup, agents: Any, forced: Float[np.ndarray, "ways players action"], discount: float, games: int
-) -> Played:
-    """One lane's play where players are forced in several ways (NaN: they choose); ways take the place of seeds.
+    lanes: Lanes[Setup],
+    agents: Any,
+    forced: Float[np.ndarray, "ways players action"],
+    discount: float,
+    games: int,
+    at_once: int | None = None,
+) -> Generator[Played]:
+    """Each lane's play where players are forced in several ways (NaN: they choose); ways take the place of seeds.
 
-    An accelerator plays all ways at once. Cores are busy with one, and then any number of ways is one program.
+    An accelerator plays about `at_once` games side by side. Cores are busy with one lane and one way, and then any
+    number of them is one program.
     """
-    together = 1 if jax.default_backend() == "cpu" else len(forced)
-    parts = [
-        _forced_ways(setup, agents, jnp.asarray(part), discount, games, mesh_over(games))
-        for part in np.split(forced, len(forced) // together)
-    ]
-    return _played(*jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts))
+    if at_once is None:
+        at_once = 1 if jax.default_backend() == "cpu" else AT_ONCE
+    ways = len(forced) if len(forced) * games <= at_once else 1
+    fit = [some for some in range(1, lanes.count + 1) if lanes.count % some == 0 and some * ways * games <= at_once]
+    some = max(fit, default=1)
+    for first in range(0, lanes.count, some):
+        own = jax.tree.map(lambda leaf, first=first: leaf[first : first + some], agents)
+        part = lanes.some(range(first, first + some))
+        parts = [
+            _forced_ways(part, own, jnp.asarray(forced[way : way + ways]), discount, games, mesh_over(games))
+            for way in range(0, len(forced), ways)
+        ]
+        found = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *parts)
+        for lane in range(some):
+            yield _played(*jax.tree.map(lambda leaf, lane=lane: leaf[lane], found))
 
 
 @eqx.filter_jit
 def _forced_ways(
-    setup: Setup, agents: Any, forced: Array, discount: float, games: int, mesh: Mesh
+    lanes: Lanes[Setup], agents: Any, forced: Array, discount: float, games: int, mesh: Mesh
 ) -> tuple[Array, Any]:
-    arrays, rest = eqx.partition((setup, agents), eqx.is_array)
+    arrays, rest = eqx.partition((lanes, agents), eqx.is_array)
 
     def here(arrays: Any, forced: Array, keys: Array) -> tuple[Array, Any]:
-        setup, agents = eqx.combine(arrays, rest)
+        lanes, agents = eqx.combine(arrays, rest)
 
-        def way(forced: Array) -> tuple[Array, Any]:
-            payoffs, report = jax.vmap(lambda key: episode(setup, agents, key, forced))(keys)
-            return jax.vmap(lambda game: long_term(game, discount))(payoffs), report
+        def lane(setup: Setup, agents: Any) -> tuple[Array, Any]:
+            def way(forced: Array) -> tuple[Array, Any]:
+                payoffs, report = jax.vmap(lambda key: episode(setup, agents, key, forced))(keys)
+                return jax.vmap(lambda game: long_term(game, discount))(payoffs), report
 
-        found: tuple[Array, Any] = jax.vmap(way)(forced)
-        return found
+            ways: tuple[Array, Any] = jax.vmap(way)(forced)
+            return ways
 
-    sharded = jax.shard_map(here, mesh=mesh, in_specs=(P(), P(), P(GAMES)), out_specs=P(None, GAMES), check_vma=False)
+        return each_lane(lane, lanes, agents)
+
+    specs = P(), P(), P(GAMES)
+    sharded = jax.shard_map(here, mesh=mesh, in_specs=specs, out_specs=P(None, None, GAMES), check_vma=False)
     played: tuple[Array, Any] = sharded(arrays, forced, _luck(games))
     return played
 

@@ -6,6 +6,7 @@ good as any policy.
 """
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -28,12 +29,30 @@ from potluck.training.run import Trained
 
 STEPS, STEP, ASCENT_GAMES = 200, 0.05, 16
 """Of the ascent."""
-PAIRS, GENERATIONS, FAR, STRIDE = 32, 40, 0.15, 0.1
-"""Of the search: plans tried in pairs on either side of the present one, how often, how far from it, and the first
-step; distance and step shrink as it goes on."""
+FAR, STRIDE = 0.15, 0.1
+"""Of the search: how far from the present plan others are tried, and the first step; both shrink as it goes on."""
 PARTS = (0, 0.07, 0.13, 0.2, 0.3, 0.43, 0.6, 0.8)
 """Where a searched plan may change, as shares of the game: often at first, where most is decided."""
 
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a search tries."""
+
+    pairs: int = 32
+    """Plans at a time, on either side of the present one."""
+    generations: int = 40
+    """Of plans that change only where a part of the game begins."""
+    free: int = 0
+    """Of plans that may change in every slot, from the best of those on."""
+
+    @property
+    def plans(self) -> int:
+        """All that are played."""
+        return 2 * self.pairs * (self.generations + self.free)
+
+
+USUAL = Effort()
 Watcher = Callable[[str, float], None]
 """Told what is being done, and what share of it is."""
 Plan: TypeAlias = Float[Array, "slots action"]
@@ -58,7 +77,7 @@ def answer(planning: Generator[float, None, Plan], watch: Watcher = lambda *_: N
             return found
 
 
-def best_plan(planner: Planner, scenario: Scenario) -> Generator[float, None, Plan]:
+def best_plan(planner: Planner, scenario: Scenario, effort: Effort | None = None) -> Generator[float, None, Plan]:
     """The plan of highest welfare found: by ascent on the curve, by search on real training. Yields the share of the
     work that is done.
     """
@@ -67,7 +86,7 @@ def best_plan(planner: Planner, scenario: Scenario) -> Generator[float, None, Pl
         yield 0.0
         plan: Plan = eqx.filter_jit(climb)(planner, 1.0, key)
         return plan
-    return (yield from search(planner, key))
+    return (yield from search(planner, key, effort or USUAL))
 
 
 def follow(
@@ -113,22 +132,30 @@ def climb(environment: Environment[Any, Any], discount: float, key: PRNGKeyArray
 
 
 class Search(eqx.Module):
-    """Where the search stands: contributions in each part of the game, and the optimiser's state."""
+    """Where the search stands: contributions in each part of the game, or in each slot, and the optimiser's state."""
 
     parts: Float[Array, "parts action"]
     optimiser: optax.OptState
 
 
-def search(environment: Environment[Any, Any], key: PRNGKeyArray) -> Generator[float, None, Plan]:
+def search(
+    environment: Environment[Any, Any], key: PRNGKeyArray, effort: Effort = USUAL
+) -> Generator[float, None, Plan]:
     """Ascend the mean payoff of a slot along slopes estimated from pairs of plans."""
-    parts = len(np.unique(_part(environment.horizon)))
-    begun = jnp.full((parts, environment.action_size), 0.5)
-    at = Search(begun, _stepper().init(begun))
-    for generation in range(GENERATIONS):
-        yield generation / GENERATIONS
-        spent = jnp.asarray(generation / GENERATIONS)
-        at = _better(environment, at, spent, jax.random.fold_in(key, generation), mesh_over(PAIRS))
-    return at.parts[_part(environment.horizon)]
+    slots, done = environment.horizon, 0
+    plan = jnp.full((slots, environment.action_size), 0.5)
+    for part, generations in ((_part(slots), effort.generations), (np.arange(slots), effort.free)):
+        begun = plan[np.unique(part, return_index=True)[1]]
+        at = Search(begun, _stepper(generations).init(begun))
+        for generation in range(generations):
+            yield done / (effort.generations + effort.free)
+            spent, luck = jnp.asarray(generation / generations), jax.random.fold_in(key, done)
+            at = _better(
+                environment, at, jnp.asarray(part), spent, luck, generations, mesh_over(effort.pairs), effort.pairs
+            )
+            done += 1
+        plan = at.parts[part]
+    return plan
 
 
 def _part(slots: int) -> Int[np.ndarray, " slots"]:
@@ -137,19 +164,25 @@ def _part(slots: int) -> Int[np.ndarray, " slots"]:
     return np.searchsorted(starts, np.arange(slots), side="right") - 1
 
 
-def _stepper() -> optax.GradientTransformation:
-    return optax.adam(optax.linear_schedule(STRIDE, STRIDE / 10, GENERATIONS), b1=0.8, b2=0.9)
+def _stepper(generations: int) -> optax.GradientTransformation:
+    return optax.adam(optax.linear_schedule(STRIDE, STRIDE / 10, generations), b1=0.8, b2=0.9)
 
 
 @eqx.filter_jit
 def _better(
-    environment: Environment[Any, Any], at: Search, spent: Float[Array, ""], key: PRNGKeyArray, mesh: Mesh
+    environment: Environment[Any, Any],
+    at: Search,
+    part: Int[Array, " slots"],
+    spent: Float[Array, ""],
+    key: PRNGKeyArray,
+    generations: int,
+    mesh: Mesh,
+    pairs: int,
 ) -> Search:
     """One step along the mean of (W(z + σε) − W(z − σε))·ε / 2σ; the two of a pair play the same game."""
     drawing, playing = jax.random.split(key)
-    noise = jax.random.normal(drawing, (PAIRS, *at.parts.shape))
+    noise = jax.random.normal(drawing, (pairs, *at.parts.shape))
     far = FAR * (1 - 0.7 * spent)
-    part = _part(environment.horizon)
 
     def leading(noise: Float[Array, "parts action"], luck: PRNGKeyArray) -> Float[Array, ""]:
         def worth(parts: Float[Array, "parts action"]) -> Float[Array, ""]:
@@ -161,7 +194,7 @@ def _better(
         return lead
 
     sharded = jax.shard_map(jax.vmap(leading), mesh=mesh, in_specs=P(GAMES), out_specs=P(GAMES), check_vma=False)
-    leads = sharded(noise, jax.random.split(playing, PAIRS))
+    leads = sharded(noise, jax.random.split(playing, pairs))
     slope = jnp.mean(leads[:, None, None] * noise, axis=0) / (2 * far)
-    change, state = _stepper().update(-slope, at.optimiser)
+    change, state = _stepper(generations).update(-slope, at.optimiser)
     return Search(jnp.clip(at.parts + change, 0, 1), state)

@@ -26,6 +26,12 @@ class Lanes(eqx.Module, Generic[T]):
     own: PyTree[bool]
     count: int
 
+    def some(self, numbers: range) -> "Lanes[T]":
+        """Those of several lanes, one beside the other."""
+        own, common = eqx.partition(self.tree, self.own)
+        part: T = eqx.combine(jax.tree.map(lambda leaf: leaf[numbers.start : numbers.stop], own), common)
+        return Lanes(part, self.own, len(numbers))
+
     def lane(self, number: int) -> T:
         own, common = eqx.partition(self.tree, self.own)
         one: T = eqx.combine(jax.tree.map(lambda leaf: leaf[number], own), common)

@@ -53,7 +53,7 @@ def test_cells_that_differ_in_numbers_are_one_program(tmp_path: Path) -> None:
 def test_milestones_end_with_the_training() -> None:
     config = config_of(slots=10_000).cells()["own/mpgd"]
     assert max(milestones(config)) == config.chunks
-    assert len(milestones(config)) == 5
+    assert len(milestones(config)) == 4
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""What one lane has learnt, played without exploration and put to the test: numbers that JSON can carry."""
+"""What lanes have learnt, played without exploration and put to the test: numbers that JSON can carry."""
 
+from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -8,30 +9,34 @@ from jaxtyping import Float
 
 from potluck.studies.certificate import found_gains
 from potluck.studies.deviations import CONSTANTS, Played, forced_ways, unilateral
+from potluck.training.lanes import Lanes
 from potluck.training.loop import Setup
 
 
-def measure(setup: Setup, agents: Any, discount: float, games: int, *, deviations: bool, slots: bool) -> dict[str, Any]:
-    """Welfare and payoffs; with `deviations` NashConv over constants and the stakes, with `slots` every slot's means.
+def measure(
+    lanes: Lanes[Setup], agents: Any, discount: float, games: int, *, deviations: bool, slots: bool
+) -> Generator[dict[str, Any]]:
+    """Lane by lane: welfare and payoffs; with `deviations` NashConv over constants and the stakes, with `slots` every
+    slot's means.
 
     Beside it what the same game is worth where everybody brings everything.
     """
-    environment = setup.environment
+    environment = lanes.tree.environment
     players, size = environment.players, environment.action_size
     free, everything = np.full((players, size), np.nan, np.float32), np.ones((players, size), np.float32)
     ways = np.stack([free, everything])
     if deviations:
         ways = np.concatenate([ways, unilateral(players, size)])
-    played = forced_ways(setup, agents, ways, discount, games)
-    found = {**_means(played, 0), "everything": _means(played, 1)}
-    if deviations:
-        found |= _nash_conv(played, players)
-    if slots:
-        found |= {
-            "precision": played.precision[0].mean(0).tolist(),
-            "contributions": played.contributions[0].mean(0).tolist(),
-        }
-    return found
+    for played in forced_ways(lanes, agents, ways, discount, games):
+        found = {**_means(played, 0), "everything": _means(played, 1)}
+        if deviations:
+            found |= _nash_conv(played, players)
+        if slots:
+            found |= {
+                "precision": played.precision[0].mean(0).tolist(),
+                "contributions": played.contributions[0].mean(0).tolist(),
+            }
+        yield found
 
 
 def _means(played: Played, way: int) -> dict[str, Any]:
@@ -52,8 +57,8 @@ def _nash_conv(played: Played, players: int) -> dict[str, Any]:
     return {"gains": gains[0].tolist(), "stakes": (levels.max(0) - levels.min(0)).tolist()}
 
 
-def strangers(agents: Any, seed: int, seeds: int) -> Any:
-    """Players who have never met: silo n as it learnt in the n-th seed after this one."""
-    players = jax.tree.leaves(agents)[0].shape[1]
-    whose = (seed + np.arange(players)) % seeds
+def strangers(agents: Any) -> Any:
+    """Players who have never met, seed by seed: silo n as it learnt in the n-th seed after this one."""
+    seeds, players = jax.tree.leaves(agents)[0].shape[:2]
+    whose = (np.arange(seeds)[:, None] + np.arange(players)) % seeds
     return jax.tree.map(lambda leaf: leaf[whose, np.arange(players)], agents)

@@ -26,7 +26,7 @@ INTENSITIES = (0.0, 1.0, 2.0, 4.0, 5.0, 8.0, 16.0, 32.0)
 SCHEDULES = ("constant", "gain", "printed")
 LOOKS = 20
 """At every training, at least: between them it is measured, and the federation changes."""
-MILESTONES = (0.05, 0.1, 0.25, 0.5, 1.0)
+MILESTONES = (0.1, 0.25, 0.5, 1.0)
 """Shares of a training after which what is learnt is measured."""
 
 

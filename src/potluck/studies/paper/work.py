@@ -27,10 +27,10 @@ from potluck.studies.paper import adapt
 from potluck.studies.paper.measure import measure, strangers
 from potluck.studies.paper.pace import Pace, Piece, nothing
 from potluck.studies.paper.plan import MILESTONES, STUDY, StudyConfig, read_study
-from potluck.studies.planning import GENERATIONS, PAIRS, best_plan
+from potluck.studies.planning import Effort, best_plan
 from potluck.training.config import RunConfig, setup_one, values_of, warn_of_other_machine
 from potluck.training.files import write_text
-from potluck.training.loop import fresh
+from potluck.training.loop import Runs, fresh
 from potluck.training.programs import programs
 from potluck.training.run import INTERVAL, METRICS, Job, restart
 
@@ -38,6 +38,8 @@ RESULTS = "results"
 TRAINING = "training"
 PLAY = 0.4
 """What a slot of play costs beside one of learning, about."""
+THOROUGH = Effort(pairs=128, generations=40, free=80)
+"""Of a planner's search, where schemes learn for as long."""
 POINTS = 80
 """Of a learning curve, at most."""
 
@@ -173,40 +175,40 @@ def _measuring_cost(config: StudyConfig, cell: str, seeds: int) -> float:
 
 def _rehearse(config: StudyConfig, job: Job, cell: str) -> None:
     """Play once with learners that know nothing: what plays the cell is compiled then."""
-    lane = _cells_of(job)[cell][0]
-    setup, runs = job.lanes.lane(lane), fresh(job.lanes, job.seeds, job.config.games)
-    agents = jax.tree.map(lambda leaf: leaf[lane], runs.agents)
-    measure(setup, agents, job.config.scenario.discount, config.games, deviations=_asked(config, cell)[0], slots=False)
+    lanes, deviations = _cells_of(job)[cell], _asked(config, cell)[0]
+    agents = _of(lanes, fresh(job.lanes, job.seeds, job.config.games))
+    discount = job.config.scenario.discount
+    next(measure(job.lanes.some(lanes), agents, discount, config.games, deviations=deviations, slots=False))
 
 
 def _measure(config: StudyConfig, job: Job, cell: str, file: Path, _: None) -> Generator[float]:
     """One cell's learning curve, its play at the milestones, and in the end among strangers."""
-    lanes = _cells_of(job)[cell]
-    deviations, along = _asked(config, cell)
+    lanes, (deviations, along) = _cells_of(job)[cell], _asked(config, cell)
     chunks = sorted(job.snapshots) if along else [job.config.chunks]
-    total, found = (len(chunks) + along) * len(lanes), []
-    discount = job.config.scenario.discount
+    total, done = (len(chunks) + along) * len(lanes), 0
 
-    def play(agents: Any, seed: int, *, last: bool) -> dict[str, Any]:
-        setup = job.lanes.lane(lanes[seed])
-        return measure(setup, agents, discount, config.games, deviations=deviations, slots=last and deviations)
+    def play(agents: Any, *, slots: bool) -> Generator[dict[str, Any]]:
+        own, discount = job.lanes.some(lanes), job.config.scenario.discount
+        return measure(own, agents, discount, config.games, deviations=deviations, slots=slots)
 
-    done = 0
+    stones, mixed = [], []
     for chunk in chunks:
-        agents = jax.tree.map(lambda leaf: leaf[lanes[0] : lanes[-1] + 1], job.snapshot(chunk).agents)
-        seeds = []
-        for seed in range(len(lanes)):
-            own = jax.tree.map(lambda leaf, seed=seed: leaf[seed], agents)
-            seeds.append(play(own, seed, last=chunk == chunks[-1]))
+        agents, seeds = _of(lanes, job.snapshot(chunk)), []
+        for found in play(agents, slots=deviations and chunk == chunks[-1]):
+            seeds.append(found)
             done += 1
             yield done / total
-        found.append({"slots": _slots(job.config, chunk), "seeds": seeds})
-    mixed = []
-    for seed in range(len(lanes) if along else 0):
-        mixed.append(play(strangers(agents, seed, len(lanes)), seed, last=False))
+        stones.append({"slots": _slots(job.config, chunk), "seeds": seeds})
+    for found in play(strangers(agents), slots=False) if along else ():
+        mixed.append(found)
         done += 1
         yield done / total
-    _keep(file, {"curve": _curve(job, cell), "milestones": found, "strangers": mixed})
+    _keep(file, {"curve": _curve(job, cell), "milestones": stones, "strangers": mixed})
+
+
+def _of(lanes: range, runs: Runs) -> Any:
+    """What is learnt in them."""
+    return jax.tree.map(lambda leaf: leaf[lanes.start : lanes.stop], runs.agents)
 
 
 def _slots(config: RunConfig, chunk: int) -> int:
@@ -249,19 +251,29 @@ def _planned(config: StudyConfig, world: str, folder: Path) -> Piece:
     def planner() -> Planner:
         return Planner(adapt.game_of(setup_one(config.run(scenario, "random", 1))))
 
-    work = functools.partial(_plan, planner, scenario, config.games, file)
-    return Piece(f"planner of {world}", _planning_cost(scenario), (file,), work)
+    work = functools.partial(_plan, config, planner, scenario, file)
+    return Piece(f"planner of {world}", _planning_cost(config, scenario), (file,), work)
 
 
-def _planning_cost(scenario: Scenario) -> float:
-    return PLAY * 2 * PAIRS * GENERATIONS * scenario.horizon
+def effort_of(config: StudyConfig) -> Effort:
+    """A search plays about as many slots as a scheme learns from in all seeds, but never too few to find anything."""
+    plans = config.seeds * config.slots // config.scenario.horizon
+    if plans < THOROUGH.plans:
+        return Effort(generations=min(max(plans // (2 * Effort.pairs), 16), 40))
+    return THOROUGH
 
 
-def _plan(planner: Callable[[], Planner], scenario: Scenario, games: int, file: Path, _: None) -> Generator[float]:
+def _planning_cost(config: StudyConfig, scenario: Scenario) -> float:
+    return PLAY * effort_of(config).plans * scenario.horizon
+
+
+def _plan(
+    config: StudyConfig, planner: Callable[[], Planner], scenario: Scenario, file: Path, _: None
+) -> Generator[float]:
     """Search, and play what was found in the games that everything is measured in."""
     one = planner()
-    plan = yield from best_plan(one, scenario)
-    played = followed(one, plan, scenario.discount, games)
+    plan = yield from best_plan(one, scenario, effort_of(config))
+    played = followed(one, plan, scenario.discount, config.games)
     found = {
         "welfare": float(played.welfare.mean(dtype=float)),
         "games": played.welfare[0].mean(1, dtype=float).tolist(),
@@ -291,8 +303,8 @@ def _adaptivity(config: StudyConfig, folder: Path, interval: float) -> list[Piec
             one = setup_one(config.run(scenario, "random", 1))
             return adapt.planner_of(adapt.stage_of(one, stage))
 
-        work = functools.partial(_plan, planner, scenario, config.games, file)
-        found.append(Piece(f"planner of adaptivity, {name}", _planning_cost(scenario), (file,), work))
+        work = functools.partial(_plan, config, planner, scenario, file)
+        found.append(Piece(f"planner of adaptivity, {name}", _planning_cost(config, scenario), (file,), work))
     return found
 
 

@@ -1,0 +1,53 @@
+"""How long a study says it will take."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from potluck.studies.paper import pace
+from potluck.studies.paper.pace import Pace, Piece
+
+
+def never(_: Any) -> Generator[float]:
+    yield 0.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What time it is."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    return now
+
+
+def test_the_rest_is_told_by_the_pace_of_slots_and_by_what_compiling_took(clock: list[float], tmp_path: Path) -> None:
+    missing = (tmp_path / "result.json",)
+    plan, learn = Piece("plan", 1000.0, missing, never), Piece("learn", 9000.0, missing, never, lambda: None)
+    found = Pace([plan, learn])
+    assert (found.share(), found.left()) == (0.0, None)
+    for seconds, share in ((0.0, 0.0), (4.0, 0.25), (5.0, 0.5), (6.0, 0.75)):  # 4 s to compile, then 250 slots a second
+        clock[0] = seconds
+        found.at(plan, share)
+    compiling = pace.COMPILING * 4.0 / 2
+    assert found.share() == pytest.approx(0.075)
+    assert found.left() == pytest.approx(compiling + 9250 / 250)
+    found.over(plan)
+    clock[0] = 30.0
+    found.at(learn, 0.1)  # its first stretch may have compiled
+    assert found.share() == pytest.approx(0.19)
+    assert found.left() == pytest.approx(compiling + 8100 / 250)
+    clock[0] = 34.0
+    found.at(learn, 0.2)
+    assert found.left() == pytest.approx(compiling + 7200 * 6 / 1400)
+    found.over(learn)
+    assert (found.share(), found.left()) == (1.0, 0.0)
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    there = tmp_path / "result.json"
+    there.write_text("{}")
+    found = Pace([Piece("plan", 1000.0, (there,), never), Piece("learn", 3000.0, (tmp_path / "other.json",), never)])
+    assert found.share() == 0.25
