@@ -3,6 +3,7 @@
 import sqlite3
 import sys
 from hashlib import sha256
+from pathlib import Path
 from struct import pack
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -20,14 +21,13 @@ def digest(kind, *values):
 
 
 def check(what, true, signature=None, key=None, message=None):
-    if not true:
-        sys.exit(f"link {what} is missing or was changed")
+    true or sys.exit(f"link {what} is missing or was changed")
     if key:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, message)  # raises InvalidSignature
 
 
 place, trusted, head = (*sys.argv[1:], None, None)[:3]
-db = sqlite3.connect(f"file:{place}?mode=ro", uri=True, isolation_level=None)
+db = sqlite3.connect(f"{Path(place).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
 db.execute("BEGIN")  # the coordinator may write meanwhile
 ((n, identity, owner, time, link, seal),) = db.execute("SELECT * FROM ledger").fetchall()
 check(n, link == digest("ledger", n, identity, owner, time) and trusted in (None, owner.hex()), seal, owner, link)

@@ -56,3 +56,7 @@ def test_files_are_named_by_the_node_and_simulated_ones_by_the_run() -> None:
         named_file(context({}, {}), "terms")
     with pytest.raises(PotluckError, match="does not say"):
         named_file(context({}, pattern), "terms")
+    with pytest.raises(
+        PotluckError, match="agent-state is not named"
+    ):  # a run names no file of a silo that has its own
+        named_file(context({"terms": "/a/b.toml"}, {"agent-state": "/tmp/other"}), "agent-state")

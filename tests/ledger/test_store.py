@@ -363,3 +363,35 @@ def test_a_ledger_is_read_where_one_may_not_write(whole: Path) -> None:
         assert found() == ("None\n", "")
         with Ledger(place, COORDINATOR):
             assert found() == ("None\n", "")
+
+
+def test_a_log_without_its_ledger_is_never_taken_for_a_new_ones(place: Path, tmp_path: Path) -> None:
+    words = (
+        "import os, sys; from pathlib import Path; from tests.ledger.books import *\n"
+        "Federation(Ledger(Path(sys.argv[1]), COORDINATOR)); os._exit(9)"  # as if it were killed: the log stays
+    )
+    subprocess.run([sys.executable, "-c", words, str(place)], cwd=Path(__file__).parents[2], check=False)
+    log = place.with_name(f"{place.name}-wal")
+    assert log.stat().st_size
+    place.rename(tmp_path / "archived.ledger")
+    with pytest.raises(PotluckError, match=r"-wal: holds slots of a ledger that is no longer beside it"):
+        Ledger(place, key_of("another"))
+    log.rename(tmp_path / "archived.ledger-wal")
+    with Ledger(place, key_of("another")) as fresh:
+        fresh.begin("summer", KEYS)
+    assert verify(place).fault is None
+    assert verify(tmp_path / "archived.ledger").fault is None
+
+
+def test_a_ledger_has_one_writer_by_whatever_name(place: Path, tmp_path: Path) -> None:
+    with Ledger(place, COORDINATOR) as book:
+        other = tmp_path / "elsewhere"
+        other.mkdir()
+        alias = other / "b.ledger"
+        alias.symlink_to(place)
+        with pytest.raises(PotluckError, match="another coordinator is writing"):
+            Ledger(alias, COORDINATOR)
+        book.begin("spring", KEYS)
+        book.record("spring", 1, **SLOT)  # type: ignore[arg-type]
+        with reading(alias) as seen:  # the log lies beside the file, not beside its alias
+            assert len(list(seen.rows())) == len(SILOS)

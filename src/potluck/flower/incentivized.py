@@ -18,6 +18,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
+from flwr.serverapp.exception import AggregationError, InconsistentMessageReplies
 from flwr.serverapp.strategy import Result, Strategy
 
 from potluck.errors import PotluckError
@@ -164,7 +165,7 @@ class Incentivized(Strategy):
             books.hear(one.place, one.claim)
         bringing = [_bare(one.message) for one in self._heard if one.claim.amount > 0]
         before = copy.deepcopy(self.strategy) if "marginal" in self._mechanism.needs else None
-        arrays, metrics = self.strategy.aggregate_train(server_round, bringing) if bringing else (None, None)
+        arrays, metrics = self._aggregated(server_round, bringing) if bringing else (None, None)
         if arrays is not None:
             self._arrays = arrays
         if callable(self._precision):
@@ -173,6 +174,14 @@ class Incentivized(Strategy):
                 self._marginal = self._leave_one_out(before, server_round, reached)
             self._settle(reached)
         return arrays, metrics
+
+    def _aggregated(self, server_round: int, bringing: list[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Where the strategy cannot use what was brought the model stays, and the slot is settled all the same."""
+        try:
+            return self.strategy.aggregate_train(server_round, bringing)
+        except (AggregationError, InconsistentMessageReplies) as fault:
+            LOG.error("potluck: slot %d: the strategy could not aggregate: %s", self._opened.slot, printable(fault))
+            return None, None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -192,7 +201,7 @@ class Incentivized(Strategy):
         if metric is not None:
             if metrics is None:
                 LOG.warning("potluck: slot %d: nobody measured %s; it stays as it was", self._opened.slot, metric)
-            self._settle(self._opened.precision if metrics is None else float(metrics[metric]))
+            self._settle(self._opened.precision if metrics is None else _one(metrics, metric))
         return metrics
 
     @property
@@ -231,7 +240,7 @@ class Incentivized(Strategy):
         good, refused = sift_evaluations(replies, self._weighted_by, str(self._precision))
         self._name(refused, 0)
         metrics = self.strategy.aggregate_evaluate(0, good) if good else None
-        return 0.0 if metrics is None else float(metrics[str(self._precision)])
+        return 0.0 if metrics is None else _one(metrics, str(self._precision))
 
     def _evaluations(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> list[Message]:
         nodes = who_is_there(grid, 1, 0.0)
@@ -310,7 +319,20 @@ class Incentivized(Strategy):
     def _name(self, refused: Iterable[Refused], slot: int | None = None) -> None:
         for one in refused:
             number = self._opened.slot if slot is None else slot
-            LOG.warning("potluck: slot %d: the answer of %s is refused: %s", number, one.who, one.why)
+            LOG.warning("potluck: slot %d: the answer of %s is refused: %s", number, one.who, printable(one.why))
+
+
+def printable(text: object, most: int = 300) -> str:
+    """What others said, as one line of a log that they cannot write more into."""
+    plain = "".join(letter if letter.isprintable() else "�" for letter in str(text)[: most + 1])
+    return plain if len(plain) <= most else f"{plain[:most]}…"
+
+
+def _one(metrics: MetricRecord, name: str) -> float:
+    value = metrics.get(name)
+    if not isinstance(value, int | float):
+        raise PotluckError(f": the strategy's own aggregate of evaluations has no number {name!r}", field="precision")
+    return float(value)
 
 
 def _roster(silos: Mapping[str, str | bytes] | str | Path) -> dict[str, bytes]:

@@ -115,7 +115,7 @@ def _answer(agent: str | float | Path, message: Message, context: Context, call_
     if "weighted-by" in record:  # the untrained model is evaluated, before there is a run
         return _evaluated(message, context, call_next, str(record["weighted-by"]))
     notice = Notice.from_record(record)
-    training = message.metadata.message_type == MessageType.TRAIN
+    training = _trains(message)
     opening = Opening.from_bytes(notice.opening)
     rules = Rules.from_text(opening.rules)
     if not training and not notice.statements:
@@ -313,6 +313,11 @@ def _claimed(turn: _Turn, reply: Message, amount: float) -> Message:
     return reply
 
 
+def _trains(message: Message) -> bool:
+    """Whether the app would train: Flower hands it "train.default", or "train.x", as well as "train"."""
+    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
+
+
 def _failed(message: Message, reply: Message) -> Message:
     """The app's own words stay in the silo."""
     LOG.error("potluck: the app failed: %s", reply.error.reason)
@@ -323,7 +328,7 @@ def _evaluated(
     message: Message, context: Context, call_next: ClientAppCallable, weighted_by: str, claim: Claim | None = None
 ) -> Message:
     """Evaluations count alike: the size of a silo's test data tells of |D|."""
-    if message.metadata.message_type == MessageType.TRAIN:
+    if _trains(message):
         raise PotluckError("training is asked for outside of a slot; it is refused")
     reply = call_next(_bare(message), context)
     if reply.has_error():

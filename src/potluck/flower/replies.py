@@ -1,7 +1,7 @@
 """Which replies may be aggregated. One that Flower would stumble over, or that lies about its sender, is named."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,8 +71,23 @@ def sift(replies: Iterable[Message], asked: Asked) -> tuple[list[Heard], list[Re
             heard.append(known)
         except _BadReplyError as fault:
             refused.append(Refused(who, str(fault), known))
-    _level([one.message.content for one in heard if one.claim.amount > 0])
-    return heard, refused
+    complete, lacking = _complete([one for one in heard if one.claim.amount > 0])
+    _level([one.message.content for one in complete])
+    heard = [one for one in heard if all(one is not other.signed for other in lacking)]
+    return heard, [*refused, *lacking]
+
+
+def _complete(bringing: list[Heard]) -> tuple[list[Heard], list[Refused]]:
+    """Those that have every metric of most: a strategy may need it, and one silo must not take it from all."""
+    names = [set(next(iter(one.message.content.metric_records.values()))) for one in bringing]
+    usual = {name for name in set().union(*names) if 2 * sum(name in own for own in names) > len(names)}
+    complete = [one for one, own in zip(bringing, names, strict=True) if usual <= own]
+    lacking = [
+        Refused(one.claim.silo, f"its metrics lack {', '.join(sorted(usual - own))}, which most silos send", one)
+        for one, own in zip(bringing, names, strict=True)
+        if not usual <= own
+    ]
+    return complete, lacking
 
 
 def signed_ones(heard: Iterable[Heard], refused: Iterable[Refused]) -> list[Heard]:
@@ -81,20 +96,23 @@ def signed_ones(heard: Iterable[Heard], refused: Iterable[Refused]) -> list[Hear
 
 
 def sift_evaluations(
-    replies: Iterable[Message], weighted_by: str, metric: str | None, nodes: Collection[int] | None = None
+    replies: Iterable[Message], weighted_by: str, metric: str | None, nodes: Mapping[int, int] | None = None
 ) -> tuple[list[Message], list[Refused]]:
     """Evaluations that can be averaged, each counting alike; where `metric` is the precision, it must be one.
 
-    Only those of `nodes` count, where they are known: the nodes that have answered as silos of the run.
+    Only those of `nodes` count, where they are known, and one for each silo: which node has answered for which.
     """
     good: list[Message] = []
     refused: list[Refused] = []
+    counted: set[int] = set()
     for reply in replies:
         try:
             if reply.has_error():
                 raise _BadReplyError(f"it failed: {reply.error.reason}")
             if nodes is not None and reply.metadata.src_node_id not in nodes:
                 raise _BadReplyError("it has never answered as a silo of this run")
+            if nodes is not None and nodes[reply.metadata.src_node_id] in counted:
+                raise _BadReplyError("its silo has evaluated already")
             numbers = _metrics(reply.content, weighted_by)
             if metric is not None:
                 value = numbers.get(metric)
@@ -103,6 +121,8 @@ def sift_evaluations(
             for metrics in reply.content.metric_records.values():
                 metrics[weighted_by] = 1.0
             good.append(reply)
+            if nodes is not None:
+                counted.add(nodes[reply.metadata.src_node_id])
         except _BadReplyError as fault:
             refused.append(Refused(f"node {reply.metadata.src_node_id}", str(fault)))
     _level([reply.content for reply in good])
@@ -180,10 +200,17 @@ def _check_update(content: RecordDict, claim: Claim, asked: Asked) -> None:
             raise _BadReplyError(
                 f"array {name} must be numbers of shape {list(sent.shape)}, got {form[0]}{list(form[1])}"
             )
-        if not np.isfinite(numbers).all():
+        if not _finite(numbers, sent.dtype):
             raise _BadReplyError(f"array {name} holds what is no number")
     if _metrics(content, asked.weighted_by)[asked.weighted_by] != claim.amount:
         raise _BadReplyError(f"its {asked.weighted_by} is not what it claims")
+
+
+def _finite(numbers: np.ndarray, kind: str) -> bool:
+    """Also as the model has them: what single precision cannot hold would be infinite in every silo."""
+    with np.errstate(over="ignore"):
+        held = numbers.astype(kind) if np.dtype(kind).kind == "f" else numbers
+    return bool(np.isfinite(held).all() and np.isfinite(numbers).all())
 
 
 def _metrics(content: RecordDict, weighted_by: str) -> dict[str, int | float | list[int] | list[float]]:

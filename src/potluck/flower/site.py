@@ -65,9 +65,11 @@ def read_site(place: Path) -> Site:
 def named_file(context: Context, name: str) -> Path:
     """The file that --node-config names, such as terms="/srv/silo.toml".
 
-    Simulated nodes have no config of their own: there the run's config names it, with {partition-id} in it.
+    Simulated nodes have no config of their own: there the run's config names it, with {partition-id} in it. Where a
+    node has files of its own, who submits a run names none of them.
     """
-    pattern = context.node_config.get(name, context.run_config.get(name))
+    own = any(file in context.node_config for file in ("terms", "agent-state"))
+    pattern = (context.node_config if own else context.run_config).get(name)
     if not pattern:
         raise PotluckError(f"is not named; start the SuperNode with --node-config '{name}=\"FILE\" …'", field=name)
     try:

@@ -98,7 +98,8 @@ def open_reader(place: Path) -> sqlite3.Connection:
     """A connection that cannot write; one that is beside a writer sees whole slots."""
     if not place.is_file():
         raise PotluckError(f"{place}: there is no such ledger")
-    address = f"{place.resolve().as_uri()}?mode=ro"
+    place = place.resolve()
+    address = f"{place.as_uri()}?mode=ro"
     beside = place.with_name(f"{place.name}-wal")
     # A file in a folder that one may not write to has no log beside it, and nobody who could start one.
     still = not beside.exists() and not os.access(place.parent, os.W_OK)

@@ -35,7 +35,7 @@ class Ledger:
     """A ledger that its coordinator writes to, from any thread; made where there is none. All state is in the file."""
 
     def __init__(self, place: Path | str, key: Ed25519PrivateKey) -> None:
-        self.place, self._key = Path(place), key
+        self.place, self._key = Path(place).resolve(), key  # one file, one lock, whatever it is called
         self._openings: dict[str, Opening] = {}  # never change once they are written
         self._turn = RLock()
         self._lock = _only_writer(self.place)
@@ -245,6 +245,11 @@ class Ledger:
 
 def _born(place: Path, key: Ed25519PrivateKey) -> None:
     """A new ledger, made beside its place and then put there: who reads finds a whole one, or none."""
+    log = place.with_name(f"{place.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise PotluckError(
+            f"{log}: holds slots of a ledger that is no longer beside it; put that back, or move this too"
+        )
     beside = place.with_name(f"{place.name}-new")
     beside.unlink(missing_ok=True)
     with closing(open_writer(beside)) as db, _committed(db):
