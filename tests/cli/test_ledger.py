@@ -58,6 +58,22 @@ def test_what_is_exported_is_what_is_shown(ledger: Path) -> None:
     assert float(table[3]["precision"]) == rows[3]["precision"] == 0.5
 
 
+def test_a_silo_that_is_not_there_is_named(ledger: Path) -> None:
+    assert "--silo must be a silo of this ledger (north, south, west), got 'nroth'" in refused(
+        "ledger", "show", str(ledger), "--silo", "nroth"
+    )
+
+
+def test_a_name_that_looks_like_a_formula_is_only_a_name(tmp_path: Path) -> None:
+    place = tmp_path / "a.ledger"
+    with Ledger(place, COORDINATOR) as book:
+        book.begin("=1+1", {"@SUM(A1)": public_key(key_of("north"))})
+        book.record("=1+1", 1, signal=0.0, precision=0.5, contributions=[1.0], transfers=[0.0])
+    (row,) = csv.DictReader(io.StringIO(potluck("ledger", "export", str(place)).stdout))
+    assert (row["run"], row["silo"]) == ("'=1+1", "'@SUM(A1)")
+    assert json.loads(potluck("ledger", "export", str(place), "--format", "json").stdout)["run"] == "=1+1"
+
+
 def test_a_whole_ledger_is_verified(ledger: Path, tmp_path: Path) -> None:
     key = public_key(COORDINATOR).hex()
     found = json.loads(potluck("ledger", "verify", str(ledger), "--coordinator", key, "--json").stdout)

@@ -168,7 +168,7 @@ def export(
     ] = "csv",
     run: RunOption = None,
 ) -> None:
-    """Print every entry for a spreadsheet or a program.
+    """Print every entry for a spreadsheet or a program. In csv a name that begins like a formula gets an apostrophe.
 
     [bold]potluck ledger export consortium.ledger > consortium.csv[/bold]
 
@@ -184,7 +184,7 @@ def export(
             else:
                 table = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
                 table.writeheader()
-                table.writerows(_plain(row) for row in book.rows(run))
+                table.writerows({name: _cell(value) for name, value in _plain(row).items()} for row in book.rows(run))
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has seen enough, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -208,6 +208,11 @@ def keygen(
 def _plain(row: "Row") -> dict[str, object]:
     fields = asdict(row)
     return {("transfer_micro" if name == "transfer" else name): fields[name] for name in fields}
+
+
+def _cell(value: object) -> object:
+    """No text that a spreadsheet would compute."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _receipts(place: Path) -> "list[Statement]":

@@ -47,7 +47,7 @@ class Book:
     ) -> Iterator[Row]:
         """Lines in the order in which they were settled; of the `last` so many slots, where that is not 0."""
         signed_to = self.countersigned()
-        wanted = {"run": self._known(run), "silo": silo, "slot": slot}
+        wanted = {"run": self._known(run), "silo": self._member(silo, run), "slot": slot}
         where = [f"record.{name} = :{name}" for name, value in wanted.items() if value is not None]
         if last:
             of_run = "" if run is None else "WHERE run = (SELECT number FROM runs WHERE run = :run)"
@@ -81,6 +81,12 @@ class Book:
         if run is not None and run not in names:
             raise PotluckError(f"must be a run of this ledger ({', '.join(names)}), got {run!r}", field="run")
         return run
+
+    def _member(self, silo: str | None, run: str | None) -> str | None:
+        names = dict.fromkeys(name for opening in self.runs() if run in (None, opening.run) for name in opening.names)
+        if silo is not None and silo not in names:
+            raise PotluckError(f"must be a silo of this ledger ({', '.join(names)}), got {silo!r}", field="silo")
+        return silo
 
 
 @contextmanager
