@@ -98,11 +98,11 @@ def open_reader(place: Path) -> sqlite3.Connection:
     """A connection that cannot write; one that is beside a writer sees whole slots."""
     if not place.is_file():
         raise PotluckError(f"{place}: there is no such ledger")
-    place = place.resolve()
-    address = f"{place.as_uri()}?mode=ro"
-    beside = place.with_name(f"{place.name}-wal")
+    real = place.resolve()
+    address = f"{real.as_uri()}?mode=ro"
+    beside = real.with_name(f"{real.name}-wal")
     # A file in a folder that one may not write to has no log beside it, and nobody who could start one.
-    still = not beside.exists() and not os.access(place.parent, os.W_OK)
+    still = not beside.exists() and not os.access(real.parent, os.W_OK)
     db = sqlite3.connect(address + "&immutable=1" * still, uri=True, isolation_level=None)
     db.text_factory = lambda raw: raw.decode(errors="surrogateescape")
     with closed_on_fault(db), explained(place):
