@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from potluck.cli.options import JsonOption
+from potluck.cli.progress import Watching
 from potluck.cli.runtime import whole_numbers
 from potluck.cli.tables import number, output, plain_table
 from potluck.errors import PotluckError
@@ -249,12 +250,12 @@ def flower(
     scenario = on_task(preset("paper"), "digits")
     scenario = scenario.model_copy(update={"precision": scenario.precision.model_copy(update={"epochs": epochs})})
     rows = []
-    with Console(stderr=True).status("Starting…") as status, tempfile.TemporaryDirectory() as folder:
+    with Watching() as watch, tempfile.TemporaryDirectory() as folder:
         for name in engine or known:
             if name not in known:
                 raise PotluckError(f"must be one of {', '.join(known)}, got {name!r}", field="engine")
             kind: Any = name
-            rows.append(costs(kind, scenario, slots, repeats, Path(folder) / name, status.update))
+            rows.append(costs(kind, scenario, slots, repeats, Path(folder) / name, partial(watch, share=0.0)))
     if json:
         typer.echo(jsonlib.dumps([{**asdict(row), "overhead": row.overhead} for row in rows]))
         return

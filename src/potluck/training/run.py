@@ -80,8 +80,8 @@ class Job:
     """Chunks after which what is learnt is kept for good."""
     beside: str = ""
     """A digest of what else decides what is learnt."""
-    program: Callable[..., tuple[Runs, Outcome]] = train
-    """`train`, or what `compiled` made of it beforehand."""
+    program: Callable[..., tuple[Runs, Outcome]] | None = None
+    """What `compiled` made of `train` beforehand."""
 
     @classmethod
     def of_run(cls, config: RunConfig, folder: Path, *, to_train: bool = False) -> "Job":
@@ -276,7 +276,7 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
     with claimed:
         while done < config.chunks:
             with _memory_named():
-                runs, outcome = job.program(job.calls(done), runs, jnp.asarray(done * per_chunk))
+                runs, outcome = (job.program or train)(job.calls(done), runs, jnp.asarray(done * per_chunk))
                 check_finite(job, done * config.chunk, np.asarray(outcome.finite))
                 if not outcome.agreed:
                     raise PotluckError(
