@@ -322,6 +322,10 @@ def test_mistakes_are_named_before_anything_starts(consortium: Consortium) -> No
         incentivized(consortium, FedAvg(fraction_train=0.5))
     with pytest.raises(PotluckError, match="fraction_evaluate"):
         incentivized(consortium, precision="accuracy")
+    counting = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.1, 1.0, 4)
+    setattr(counting, "accountant", object())  # noqa: B010
+    with pytest.raises(PotluckError, match="accountant must be left out"):
+        incentivized(consortium, counting)
 
 
 def test_a_precision_that_is_none_is_named(consortium: Consortium, grid: LocalGrid) -> None:

@@ -25,7 +25,7 @@ from potluck.errors import PotluckError
 from potluck.flower.coordinator import Books, open_books, public_mechanism, rules_of, unit_of
 from potluck.flower.replies import Asked, Heard, Refused, sift, sift_evaluations, signed_ones
 from potluck.flower.wire import RECORD, Notice
-from potluck.flower.wrapped import innermost, who_is_there, with_those
+from potluck.flower.wrapped import layers, who_is_there, with_those
 from potluck.ledger import read_key, read_public
 from potluck.scenario import Scenario, load
 
@@ -68,7 +68,7 @@ class Incentivized(Strategy):
         self._key = place if isinstance(place, Ed25519PrivateKey) else read_key(Path(place))
         self._silos = _roster(self._ledger.with_name("silos.toml") if silos is None else silos)
         self._precision = precision
-        self._innermost = innermost(strategy)
+        self._innermost = layers(strategy)[-1]
         self._weighted_by = str(getattr(self._innermost, "weighted_by_key", "num-examples"))
         self._check()
         self._books: Books | None = None
@@ -89,6 +89,11 @@ class Incentivized(Strategy):
         if getattr(self._innermost, "fraction_train", 1.0) < 1:
             raise PotluckError(
                 "must be 1: a silo that is not asked cannot contribute, and would pay for that", field="fraction_train"
+            )
+        if any(getattr(layer, "accountant", None) is not None for layer in layers(self.strategy)):
+            raise PotluckError(
+                "must be left out: Flower's accounts of privacy want all silos in every slot, with equal weights",
+                field="accountant",
             )
         federated = isinstance(self._precision, str)
         if federated and getattr(self._innermost, "fraction_evaluate", 1.0) == 0:

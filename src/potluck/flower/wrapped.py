@@ -12,11 +12,12 @@ LOOKING = 0.2
 """Seconds between two looks at who is connected."""
 
 
-def innermost(strategy: Strategy) -> Strategy:
-    """The strategy that samples nodes, beneath other wrappers."""
-    while isinstance(inner := getattr(strategy, "strategy", None), Strategy):
-        strategy = inner
-    return strategy
+def layers(strategy: Strategy) -> list[Strategy]:
+    """A strategy and those that it wraps; the last one samples nodes."""
+    found = [strategy]
+    while isinstance(inner := getattr(found[-1], "strategy", None), Strategy):
+        found.append(inner)
+    return found
 
 
 def who_is_there(grid: Grid, wanted: int, patience: float) -> list[int]:
