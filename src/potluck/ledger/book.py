@@ -84,7 +84,7 @@ class Book:
 
     def _member(self, silo: str | None, run: str | None) -> str | None:
         names = dict.fromkeys(name for opening in self.runs() if run in (None, opening.run) for name in opening.names)
-        if silo is not None and silo not in names:
+        if silo is not None and names and silo not in names:  # before the first run nobody is known
             raise PotluckError(f"must be a silo of this ledger ({', '.join(names)}), got {silo!r}", field="silo")
         return silo
 

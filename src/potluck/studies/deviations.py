@@ -135,7 +135,7 @@ def _forced_ways(
     def here(arrays: Any, forced: Array, keys: Array) -> tuple[Array, Any]:
         lanes, agents = eqx.combine(arrays, rest)
 
-        def lane(setup: Setup, agents: Any) -> tuple[Array, Any]:
+        def lane(setup: Setup, agents: Any, _: Array) -> tuple[Array, Any]:  # some agents know nothing at all
             def way(forced: Array) -> tuple[Array, Any]:
                 payoffs, report = jax.vmap(lambda key: episode(setup, agents, key, forced))(keys)
                 return jax.vmap(lambda game: long_term(game, discount))(payoffs), report
@@ -143,7 +143,7 @@ def _forced_ways(
             ways: tuple[Array, Any] = jax.vmap(way)(forced)
             return ways
 
-        return each_lane(lane, lanes, agents)
+        return each_lane(lane, lanes, agents, jnp.arange(lanes.count))
 
     specs = P(), P(), P(GAMES)
     sharded = jax.shard_map(here, mesh=mesh, in_specs=specs, out_specs=P(None, None, GAMES), check_vma=False)
