@@ -9,11 +9,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.testing import assert_allclose
 
 from potluck.federation.from_scenario import on_task
+from potluck.game import Planner, game
 from potluck.scenario import preset
-from potluck.studies import planning
-from potluck.studies.deviations import planned_for_all
-from potluck.studies.planning import Effort, answer, climb, search
-from tests.studies.learnt import playing
+from potluck.studies.deviations import followed
+from potluck.studies.planning import Effort, answer, best_plan, climb, search
 
 
 class Hilly(eqx.Module):
@@ -70,10 +69,11 @@ def test_a_short_game_is_planned_slot_by_slot() -> None:
 
 
 @pytest.mark.slow
-def test_on_real_training_a_short_search_beats_bringing_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "USUAL", Effort(generations=8))
-    run = playing(on_task(preset("paper"), "digits"), [[0.5] * 4])
-    found = planned_for_all(run, 16, lambda *_: None)
+def test_on_real_training_a_short_search_beats_bringing_half() -> None:
+    scenario = on_task(preset("paper"), "digits")
+    planner = Planner(game(scenario))
+    plan = answer(best_plan(planner, scenario, Effort(generations=8)))
+    found = followed(planner, plan, scenario.discount, 16)
     assert found.contributions.shape == (1, 16, 30, 4)
     assert_allclose(found.slot_payoffs.sum(-1), found.welfare, rtol=1e-5)
     assert np.mean(found.welfare) > 3710  # all bringing half earn 3681, all bringing everything 3752

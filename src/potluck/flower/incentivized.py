@@ -185,7 +185,7 @@ class Incentivized(Strategy):
         try:
             return self.strategy.aggregate_train(server_round, bringing)
         except (AggregationError, InconsistentMessageReplies) as fault:
-            LOG.error("potluck: slot %d: the strategy could not aggregate: %s", self._opened.slot, printable(fault))
+            LOG.error("potluck: slot %d: the strategy could not aggregate: %s", self._opened.slot, _printable(fault))
             return None, None
 
     def configure_evaluate(
@@ -324,10 +324,10 @@ class Incentivized(Strategy):
     def _name(self, refused: Iterable[Refused], slot: int | None = None) -> None:
         for one in refused:
             number = self._opened.slot if slot is None else slot
-            LOG.warning("potluck: slot %d: the answer of %s is refused: %s", number, one.who, printable(one.why))
+            LOG.warning("potluck: slot %d: the answer of %s is refused: %s", number, one.who, _printable(one.why))
 
 
-def printable(text: object, most: int = 300) -> str:
+def _printable(text: object, most: int = 300) -> str:
     """What others said, as one line of a log that they cannot write more into."""
     plain = "".join(letter if letter.isprintable() else "�" for letter in str(text)[: most + 1])
     return plain if len(plain) <= most else f"{plain[:most]}…"

@@ -77,7 +77,7 @@ def answer(planning: Generator[float, None, Plan], watch: Watcher = lambda *_: N
             return found
 
 
-def best_plan(planner: Planner, scenario: Scenario, effort: Effort | None = None) -> Generator[float, None, Plan]:
+def best_plan(planner: Planner, scenario: Scenario, effort: Effort = USUAL) -> Generator[float, None, Plan]:
     """The plan of highest welfare found: by ascent on the curve, by search on real training. Yields the share of the
     work that is done.
     """
@@ -86,7 +86,7 @@ def best_plan(planner: Planner, scenario: Scenario, effort: Effort | None = None
         yield 0.0
         plan: Plan = eqx.filter_jit(climb)(planner, 1.0, key)
         return plan
-    return (yield from search(planner, key, effort or USUAL))
+    return (yield from search(planner, key, effort))
 
 
 def follow(
