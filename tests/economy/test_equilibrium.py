@@ -94,7 +94,9 @@ def test_nobody_gains_though_profits_span_decades_and_what_never_moves_is_huge(g
         near = np.clip(found[silo] + np.concatenate([[-1], [1]]) * np.logspace(-8, -3, 30)[:, None], 0, 1).ravel()
         best = gains_by_hand(game, found, silo, np.concatenate([grid, near])).max()
         assert best <= 1e-12 * profit
-    assert bool(jnp.all(regret(game, jnp.asarray(found)) <= 1e-12 * game.terms.profit))
+    # A transfer is up to α(N − 1), many times the least profits here, and what it moves by is rounded as it is.
+    rounding = 4 * np.finfo(float).eps * float(game.redistribution.intensity) * (len(found) - 1)
+    assert bool(jnp.all(regret(game, jnp.asarray(found)) <= 1e-12 * game.terms.profit + rounding))
 
 
 @given(games(SIZES), st.data())
