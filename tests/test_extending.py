@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import potluck
 from potluck.errors import PotluckError
 from potluck.federation import run_games
 from potluck.federation.fedavg import FedAvg
@@ -49,6 +50,18 @@ def mechanism(names: dict[str, Any]) -> None:
 
 def agent(names: dict[str, Any]) -> None:
     trains(names["run"])
+
+
+def own_game(names: dict[str, Any]) -> None:
+    trains(names["run"])
+    table = pd.read_csv("runs/duopoly/metrics.csv")
+    assert np.allclose(table.price, 1 - table.contribution_0 - table.contribution_1, atol=1e-5)
+    again = potluck.train(names["duopoly"], agent="mpgd", slots=512, seeds=2, games=8, out="runs/duopoly")
+    assert again.finished
+    assert 0 <= names["certificate"].share < 1
+    setup, agents = names["run"].of_seed(0)
+    learnt = jax.vmap(setup.learner.play)(agents, jax.vmap(setup.learner.initial_memory)(agents), jnp.zeros((2, 2)))[1]
+    assert np.allclose(names["sold"], learnt[1], atol=1e-6)
 
 
 def metric(names: dict[str, Any]) -> None:
@@ -95,6 +108,7 @@ WHAT_IT_SAYS: dict[str, Callable[[dict[str, Any]], None]] = {
     "How the command line finds your code": nothing,
     "A mechanism": mechanism,
     "An agent": agent,
+    "A game of your own": own_game,
     "A metric of a learner": metric,
     "A critic target, an estimator, a policy": target,
     "A task": task,

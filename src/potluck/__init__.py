@@ -15,18 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from potluck import game, mechanisms, scenario
+    from potluck.agents.known_games import ENVIRONMENTS
     from potluck.federation.from_scenario import on_task
     from potluck.mechanisms import MECHANISMS
     from potluck.scenario import Scenario, load, preset
     from potluck.studies.certificate import certify
     from potluck.training.api import train
+    from potluck.training.environments import environment
     from potluck.training.export import export_policy, load_policy
 
 __all__ = [
+    "ENVIRONMENTS",
     "MECHANISMS",
     "Scenario",
     "__version__",
     "certify",
+    "environment",
     "export_policy",
     "game",
     "load",
@@ -41,11 +45,13 @@ __all__ = [
 __version__ = version("potluck-fl")
 
 _HOMES = {
+    "potluck.agents.known_games": ("ENVIRONMENTS",),
     "potluck.federation.from_scenario": ("on_task",),
     "potluck.mechanisms": ("MECHANISMS",),
     "potluck.scenario": ("Scenario", "load", "preset"),
     "potluck.studies.certificate": ("certify",),
     "potluck.training.api": ("train",),
+    "potluck.training.environments": ("environment",),
     "potluck.training.export": ("export_policy", "load_policy"),
 }
 

@@ -18,6 +18,7 @@ HOMES = {
     "optimiser": "potluck.federation.optimisers:OPTIMISERS",
     "aggregation": "potluck.federation.aggregations:AGGREGATIONS",
     "agent": "potluck.agents.registry:AGENTS",
+    "environment": "potluck.agents.known_games:ENVIRONMENTS",
     "policy": "potluck.agents.policies:POLICIES",
     "estimator": "potluck.agents.estimators:ESTIMATORS",
     "target": "potluck.agents.estimators:TARGETS",

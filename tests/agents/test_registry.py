@@ -23,6 +23,7 @@ WAYS = {
     "maa2c": Options(dnc="none"),
     "mappo": Options(),
     "lineage": Options(),
+    "mbpg": Options(),
     "greedy": Options(),
     "planner": Options(),
     "nash": Options(),

@@ -163,7 +163,8 @@ def test_devices_do_not_matter(scenario: Path, tmp_path: Path) -> None:
         written = json.loads((folder / "run.json").read_text())
         assert written["computed_with"]["devices"].startswith(f"{cores} ")
         tables.append(pd.read_csv(folder / "metrics.csv").to_numpy())
-    assert_allclose(tables[0], tables[1], rtol=1e-3)
+    # losses nearly cancel: their error is that of what they sum, however small they are
+    assert_allclose(tables[0], tables[1], rtol=1e-3, atol=3e-5)
 
 
 def test_play_shows_the_slots(whole: Path) -> None:

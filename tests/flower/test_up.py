@@ -139,7 +139,7 @@ def test_terms_are_as_they_were_until_they_are_written(tmp_path: Path, monkeypat
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A trained run whose policies are fixed shares."""
-    config = types.SimpleNamespace(agent="mpgd", options={}, scenario=SCENARIO)
+    config = types.SimpleNamespace(agent="mpgd", options={}, scenario=SCENARIO, federation=SCENARIO)
     adapted = types.SimpleNamespace(adapt=lambda scenario: scenario)
     expected = {"payoffs": np.zeros((1, 2)), "precision": np.zeros(1), "contribution": np.zeros(1)}
     monkeypatch.setattr(compare, "trained", lambda _: types.SimpleNamespace(config=config))

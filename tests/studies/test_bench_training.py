@@ -25,7 +25,7 @@ def test_a_work_that_cannot_be_done_is_one_line() -> None:
 
 
 def test_silos_share_a_tasks_data() -> None:
-    scenario = run_config(Work(silos=64)).scenario
+    scenario = run_config(Work(silos=64)).federation
     assert scenario.silos.count == 64
     assert scenario.silos.samples.mean * 64 <= 1400  # type: ignore[union-attr]
 

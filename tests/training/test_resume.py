@@ -191,8 +191,9 @@ def test_a_seed_alone_learns_what_it_learns_among_others(whole: Path, tmp_path: 
     list(start(dataclasses.replace(CONFIG, seeds=1), tmp_path / "run"))
     mine, among = pd.read_csv(tmp_path / "run" / "metrics.csv"), pd.read_csv(whole / "metrics.csv")
     among = among[among.seed == TINY.seed].reset_index(drop=True)
-    # Not bit for bit: XLA may order a sum otherwise when there is another axis beside it (2e-6 seen).
-    assert_allclose(mine.to_numpy(), among.to_numpy(), rtol=1e-4)
+    # Not bit for bit: XLA may order a sum otherwise when there is another axis beside it (2e-6 seen). A policy's loss
+    # is a mean of numbers of order 1 that nearly cancel, so its error is absolute (1e-5 seen).
+    assert_allclose(mine.to_numpy(), among.to_numpy(), rtol=1e-4, atol=3e-5)
 
 
 def test_what_a_run_did_not_write_is_not_overwritten(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from potluck.agents.policies import POLICIES, Policy
 from potluck.devices import device_count, everywhere
 
 ENOUGH_GAMES = 8
-"""From which on the games of one slot are standardised by themselves."""
+"""From which on the mean over the games of one slot is a baseline."""
 
 Placement: TypeAlias = Literal["critic", "actor", "both", "none"]
 
@@ -64,8 +64,8 @@ class PolicyGradient(eqx.Module):
     dnc_size: DNCSize = DNCSize()
     hidden: tuple[int, int] = (210, 50)
     epochs: int = 4
-    actor_rate: float = 1e-3
-    critic_rate: float = 1e-3
+    actor_rate: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-3)
+    critic_rate: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-3)
     clip: float = 0.2
     gradient_norm: float = 5.0
     td_lambda: float = 0.9
@@ -191,14 +191,16 @@ class PolicyGradient(eqx.Module):
         return kept, values[..., 0]
 
     def _standard(self, advantage: Float[Array, "games slots"]) -> Float[Array, "games slots"]:
-        """Mean 0 and deviation 1 over the games, for every slot of the window by itself.
+        """Mean 0 over the games of every slot, deviation 1 over the whole window.
 
-        Games go in step, so those of one slot are alike: their mean is a baseline beside the critic's, and late slots,
-        where little is at stake, count as much as early ones. With few games all slots are taken together.
+        Games go in step, so those of one slot are alike: their mean is a baseline beside the critic's. A single game
+        has none, and is centred over its slots. The scale must be one for all slots: each slot by its own deviation
+        would weigh late slots, where little is at stake, a hundred times as much as early ones, and slots share the
+        actor's weights.
         """
-        over = 0 if advantage.shape[0] * device_count() >= ENOUGH_GAMES else None
+        over = 0 if advantage.shape[0] * device_count() > 1 else None
         centred = advantage - everywhere(advantage.mean(over))
-        return centred / jnp.sqrt(everywhere((centred**2).mean(over)) + 1e-8)
+        return centred / jnp.sqrt(everywhere((centred**2).mean()) + 1e-8)
 
     def _descend(
         self,
@@ -212,7 +214,7 @@ class PolicyGradient(eqx.Module):
         moved: Network = eqx.apply_updates(network, change)
         return moved, steps, diagnostics
 
-    def _optimiser(self, rate: float) -> optax.GradientTransformation:
+    def _optimiser(self, rate: Float[Array, ""]) -> optax.GradientTransformation:
         def schedule(step: Int[Array, ""]) -> Float[Array, ""]:
             return rate * (1 - 0.9 * jnp.minimum(step / (self.updates * self.epochs), 1.0))
 

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from potluck.agents.dnc import DNCSize
 from potluck.agents.environment import Sizes
 from potluck.agents.estimators import ESTIMATORS, TARGETS
+from potluck.agents.imagined import ImaginedPlay
 from potluck.agents.learner import Learner
+from potluck.agents.model_based import ModelBased
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import Placement, PolicyGradient
 from potluck.agents.simple import Fixed, Greedy, Random, Solved
@@ -62,7 +64,9 @@ class Brief:
     argument: str = ""
     """What follows the colon in its name, as in fixed:0.5."""
     scenario: Scenario | None = None
-    """For those that solve instead of learning; an environment of one's own has none."""
+    """For those that solve, or must know where in z_n to find what; an environment of one's own has none."""
+    window: int = 0
+    """Slots of a window; 0 where it is not known yet."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +126,41 @@ def _nash(brief: Brief) -> Solved:
     return Solved(brief.environment.action_size, jnp.asarray(play, jnp.float32)[:, None])
 
 
+def _imagined(brief: Brief) -> ImaginedPlay:
+    """Where nobody says what the numbers that are seen mean."""
+    sizes = brief.environment
+    return ImaginedPlay(
+        observation_size=sizes.observation_size,
+        action_size=sizes.action_size,
+        slots=sizes.horizon,
+        updates=jnp.asarray(brief.updates),
+        discount=jnp.asarray(brief.discount),
+        players=sizes.players,
+    )
+
+
+def _model_based(brief: Brief) -> ModelBased | ImaginedPlay:
+    if brief.scenario is None:
+        return _imagined(brief)
+    slots, silos, names = brief.environment.horizon, brief.scenario.silos.count, brief.scenario.observation
+    if brief.window not in (0, slots):
+        raise PotluckError(f"must be a whole game, {slots} slots, for mbpg, got {brief.window}", field="window")
+    from potluck.game.observation import newest  # only here: a deployment that loads a policy needs no federation
+
+    places = newest(tuple(names), brief.scenario.history, silos)
+    for needed in ("others", "precision"):
+        if needed not in places:
+            raise PotluckError(f"must have {needed!r}: mbpg learns precision from contributions", field="observation")
+    return ModelBased(
+        silos=silos,
+        slots=slots,
+        others=places["others"].start,
+        precision=places["precision"].start,
+        signal=places["signal"].start if "signal" in places else None,
+        discount=jnp.asarray(brief.discount),
+    )
+
+
 def without_transfers(scenario: Scenario) -> Scenario:
     """The same silos without any transfers (WPR)."""
     return scenario.model_copy(update={"mechanism": mechanism_of("none")})
@@ -139,6 +178,8 @@ AGENTS: Registry[AgentSpec] = Registry(
             without=("estimator",),
             estimator="a2c",
             epochs=1,
+            actor_rate=3e-3,  # docs/learning.md, tuning
+            critic_rate=3e-3,
         ),
         "mappo": learner_like(
             "PPO whose critic sees what all silos see: breaks privacy on purpose",
@@ -156,6 +197,10 @@ AGENTS: Registry[AgentSpec] = Registry(
             clip=0.1,
             td_lambda=1.0,
             logit_penalty=0.0,
+        ),
+        "mbpg": AgentSpec(
+            _model_based,
+            "learns how precision comes about and improves in imagined play: for few slots; sees only its own",
         ),
         "greedy": AgentSpec(
             lambda brief: Greedy(brief.environment.action_size),

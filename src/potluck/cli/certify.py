@@ -13,14 +13,21 @@ from potluck.cli.tables import around, number, output, plain_table, span
 from potluck.errors import PotluckError, file_faults
 
 CERTIFICATE = "certificate.json"
-SETTLED = 0.05
-"""NashConv as a share of the stake, at most, of play that has settled."""
+CLOSE = "– (too close to the planner for a share)"
+"""Where a share of the planner's gain would say nothing."""
 
 
 def certify(
     run: RunArgument,
     games: Annotated[int, typer.Option(help="Games in which every deviation is measured.")] = 128,
-    slots: Annotated[int, typer.Option(help="Slots that each trained deviator learns for; 0 trains none.")] = 20_000,
+    slots: Annotated[int, typer.Option(help="Slots that each trained deviator learns for; 0 trains none.")] = 5_000,
+    imagine: Annotated[
+        bool | None,
+        typer.Option(
+            help="Look for deviations in imagination too, on real training; done where deviators are trained.",
+            show_default=False,
+        ),
+    ] = None,
     bounds: Annotated[
         bool, typer.Option(help="Train WPR as long as the run, once, plan for all silos, and compare with both.")
     ] = True,
@@ -28,11 +35,11 @@ def certify(
 ) -> None:
     """Certify what a run has learnt: what could any silo still gain by deviating alone?
 
-    The best deviation found counts: five constant contributions, a learner trained against the frozen others and, on
-    the curve, the best plan. Gains are in money per slot and as a share of the stake, the spread of a silo's payoff
-    over the constants. Welfare is set beside that of WPR, trained into RUN/wpr on the first call, and that of a
-    planner: the best plan for all silos, found by ascent on the curve and by direct search on real training. Writes
-    RUN/certificate.json.
+    The best deviation found counts: five constant contributions, the best plan (by ascent on the curve; on real
+    training in imagination, then checked in play), and a learner trained against the frozen others. Gains are in
+    money per slot and as a share of the stake, the spread of a silo's payoff over the constants. Welfare is set beside
+    that of WPR, trained into RUN/wpr on the first call, of the best equilibrium without redistribution that was found,
+    and of a planner: the best plan for all silos, and one that reacts. Writes RUN/certificate.json.
 
     [bold]potluck certify runs/x[/bold]
 
@@ -45,12 +52,15 @@ def certify(
     if slots < 0:
         raise PotluckError(f"must be 0 or more, got {slots}", field="slots")
     from potluck.training.config import MOST_SLOTS, read_config
+    from potluck.training.environments import EnvironmentConfig
 
     if slots > MOST_SLOTS:
         raise PotluckError(f"must be {MOST_SLOTS} or less, got {slots}", field="slots")
     config = read_config(run)
     if config.joint:
         raise PotluckError(f"{run}: {config.agent} sets all contributions, so nobody can deviate from it")
+    if bounds and isinstance(config.scenario, EnvironmentConfig):
+        raise PotluckError(f": {config.scenario.name} is no federation, without WPR; add --no-bounds", field="bounds")
     start_cores()
     from potluck.devices import bytes_of, check_memory
     from potluck.studies import certificate
@@ -60,14 +70,14 @@ def certify(
     with Watching() as watch:
         watch("reading the run", 0.0)
         found = trained(run)
-        told = config.seeds * config.scenario.horizon * config.scenario.silos.count
+        told = config.seeds * config.scenario.horizon * found.lanes.tree.environment.players
         check_memory(
             games * (20.0 * told + 3 * bytes_of((found.runs.states, found.runs.memory)) / config.games), "games"
         )
         if not found.finished:
             raise PotluckError(f"{run}: not finished; go on with `potluck resume {run}`, then certify it")
         limits = certificate.bounds(found, run, games=games, watch=watch) if bounds else None
-        judged = certificate.certify(found, games=games, slots=slots, against=limits, watch=watch)
+        judged = certificate.certify(found, games=games, slots=slots, imagine=imagine, against=limits, watch=watch)
     values = certificate.plain(judged)
     values["verdict"] = _verdict(judged.agent, values["nash_conv_share_of_stake"])
     with file_faults(run / CERTIFICATE, failed="not written"):
@@ -108,11 +118,7 @@ def _tables(found: dict[str, Any]) -> tuple[Table, Table]:
         whole.add_row("deviators that broke down", f"{found['broken_deviators']}, counted as gaining nothing")
     whole.add_row("welfare", span(found["welfare"], ".2f"))
     if bounded:
-        whole.add_row("without redistribution (WPR)", span(found["welfare_wpr"], ".2f"))
-        whole.add_row("planner", span(found["welfare_planner"], ".2f"))
-        gained = found["gain_share"]
-        said = "the planner found none" if gained is None else span(gained, ".0%")
-        whole.add_row("share of the planner's gain", said)
+        _bounds(whole, found)
         whole.add_row("price of anarchy", number(found["price_of_anarchy"], ".5f"))
     rational = sum(silo["rational_against_leaving"] for silo in found["silos"])
     whole.add_row("better than not taking part", f"{rational} of {len(found['silos'])} silos")
@@ -124,8 +130,35 @@ def _tables(found: dict[str, Any]) -> tuple[Table, Table]:
     return table, whole
 
 
+def _bounds(whole: Table, found: dict[str, Any]) -> None:
+    """What could be reached, and how much of it is."""
+
+    def share(interval: dict[str, Any] | None) -> str:
+        return CLOSE if interval is None else span(interval, ".0%")
+
+    settled = number(found["nash_conv_share_wpr"], ".1%")
+    whole.add_row("without redistribution (WPR)", span(found["welfare_wpr"], ".2f"))
+    whole.add_row("  its NashConv", f"{settled} of its stake")
+    unpaid = found["equilibrium"]
+    if unpaid is not None:
+        conv = number(unpaid["nash_conv_share"], ".1%")
+        whole.add_row("best equilibrium without", f"{unpaid['welfare']['mean']:.2f} ({unpaid['found_by']})")
+        whole.add_row("  its NashConv", f"{conv} of its stake")
+    searched = found["planner_found_by"] == "search"
+    by = "" if searched else f"; {found['planner_found_by']}, chosen in these games"
+    whole.add_row("planner", f"{span(found['welfare_planner'], '.2f')}{by}")
+    if found["welfare_reacting"] is not None:
+        more = span(found["reacting_gain"], "+.2f")
+        whole.add_row("planner that reacts", f"{found['welfare_reacting']['mean']:.2f}, {more} over the plan")
+    whole.add_row("share of the planner's gain", share(found["gain_share"]))
+    if unpaid is not None:
+        whole.add_row("  over the best equilibrium", share(unpaid["gain_share"]))
+
+
 def _verdict(agent: str, share: float | None) -> str:
     """What NashConv as a share of the stake says of the play."""
+    from potluck.studies.judgement import SETTLED  # imports JAX, which help should not wait for
+
     if share is None:
         return "nothing is at stake: every contribution earns the same"
     if share <= SETTLED:

@@ -4,7 +4,7 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +19,7 @@ WIDTH = 66
 EVERY = 10.0
 """Seconds between two lines about the same work where there is no terminal to draw on."""
 ALMOST = 0.999
+HEIGHTS = "▁▂▃▄▅▆▇█"
 Step = TypeVar("Step")
 
 
@@ -110,17 +111,21 @@ class TrainingDisplay(_Lines):
     """Trainings side by side: how far, how fast, what was earned, and how the updates went."""
 
     def __init__(self, lanes: Mapping[str, int]) -> None:
-        super().__init__(tuple(lanes), bar=len(lanes) > 1)
+        super().__init__(tuple(lanes), bar=False)
         self._lanes = dict(lanes)
+        self._earned: dict[str, list[tuple[float, float]]] = {name: [] for name in lanes}
         self._first: dict[str, tuple[int, float]] = {}
         self.rate: float | None = None
         """Slots per second over all lanes, without the wait for the compiler."""
 
     def update(self, name: str, progress: "Progress") -> None:
         """After a call of the compiled program."""
+        if len(self._lanes) > 1:
+            self._beside(name, progress)
+            return
         now, left = time.monotonic(), ""
         slots, begun = self._first.setdefault(name, (progress.slots, now))
-        if progress.slots > slots and len(self._lanes) == 1:
+        if progress.slots > slots:
             each = (progress.slots - slots) / (now - begun)
             self.rate = round(each * self._lanes[name], 1)
             total = progress.slots * progress.chunks / progress.chunk
@@ -128,16 +133,35 @@ class TrainingDisplay(_Lines):
             left = f" {self.rate:,.0f} slots/s {timedelta(seconds=seconds)} left"
         text = (
             f"{progress.chunk / progress.chunks:.0%}{left}: welfare {progress.welfare:.1f} "
-            f"d {progress.contribution:.3f} P {progress.precision:.3f} signal {progress.signal:.2f}"
+            f"d {progress.contribution:.3f}"
         )
-        if len(self._lanes) == 1:
-            numbers = ", ".join(
-                f"{label.replace('_', ' ')} {value:.3g}" for label, value in progress.diagnostics.items()
-            )
-            text = "\n".join([text, *textwrap.wrap(numbers, WIDTH)])
-        self.show(name, text, progress.chunk / progress.chunks)
+        if progress.precision is not None:
+            text += f" P {progress.precision:.3f} signal {progress.signal:.2f}"
+        numbers = ", ".join(f"{label.replace('_', ' ')} {value:.3g}" for label, value in progress.diagnostics.items())
+        self.show(name, "\n".join([text, *textwrap.wrap(numbers, WIDTH)]), progress.chunk / progress.chunks)
+
+    def _beside(self, name: str, progress: "Progress") -> None:
+        """One of several: its learning curve so far, on a scale that all of them share."""
+        share = progress.chunk / progress.chunks
+        self._earned[name].append((share, progress.welfare))
+        everyone = [welfare for earned in self._earned.values() for _, welfare in earned]
+        so_far = blocks(self._earned[name], min(everyone), max(everyone)) if self._drawn else f"{share:.0%},"
+        text = (
+            f"{so_far} {progress.slots:,} slots: welfare {progress.welfare:.1f} "
+            f"d {progress.contribution:.3f} P {progress.precision:.3f}"
+        )
+        self.show(name, text, share)
 
     def restart(self, name: str, lanes: int) -> None:
         """Another program begins: its rate is its own."""
         self._lanes[name] = lanes
         self._first.pop(name, None)
+
+
+def blocks(curve: Sequence[tuple[float, float]], low: float, high: float, width: int = 12) -> str:
+    """A curve of (share of the way, height) from `low` to `high`; dots for what is to come."""
+    cells = [next((height for share, height in curve if share >= cell / width), None) for cell in range(1, width + 1)]
+    most = len(HEIGHTS) - 1
+    return "".join(
+        "·" if height is None else HEIGHTS[round(most * (height - low) / ((high - low) or 1.0))] for height in cells
+    )

@@ -34,6 +34,9 @@ def paper(
     schemes: Annotated[
         str, typer.Option(help="Agents that are compared, with commas; mpgd and wpr among them, or one of your own.")
     ] = "mpgd,maa2c,mappo,greedy,wpr",
+    parts: Annotated[
+        str, typer.Option(help="What is done, with commas: schemes alone where training is expensive.")
+    ] = "schemes,intensities,schedules,adaptivity",
     out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("studies/paper"),
     checkpoint: CheckpointOption = 20.0,
     json: JsonOption = False,
@@ -59,7 +62,7 @@ def paper(
     if not own:
         worlds |= {name: chosen_scenario(None, name) for name in OTHERS}
     placed = {name: trained_on(world, task, model) for name, world in worlds.items()}
-    config = StudyConfig(placed, seeds, slots, games, tuple(schemes.split(",")))
+    config = StudyConfig(placed, seeds, slots, games, tuple(schemes.split(",")), tuple(parts.split(",")))
     begin_study(config, out)
     resume_study(out, checkpoint, json)
 

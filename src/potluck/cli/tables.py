@@ -37,7 +37,7 @@ def span(interval: dict[str, float | None], spec: str) -> str:
 def around(interval: dict[str, float | None], spec: str) -> str:
     """Mean and half of the interval, where there is little room; one seed has none."""
     low, high = interval["low"], interval["high"]
-    width = "" if low is None or high is None or low == high else f" ± {(high - low) / 2:{spec}}"
+    width = "" if low is None or high is None or low == high else f" ± {(high - low) / 2:{spec.lstrip('+')}}"
     return f"{number(interval['mean'], spec)}{width}"
 
 

@@ -172,6 +172,7 @@ def play(
     with Console(stderr=True).status("Playing…"):
         found = trained(run)
         seed = found.config.scenario.seed if seed is None else seed
+        found.config.federation  # noqa: B018 - what is shown is a federation's
         _, slots = eqx.filter_jit(episode)(*found.of_seed(seed), jax.random.key(game))
     names = ("contributions", "precision", "signal", "payoffs", "transfers", "welfare")
     columns = {name: np.asarray(getattr(slots, name), float).tolist() for name in names}
@@ -219,7 +220,11 @@ def export(
 
 
 def _source(config: "RunConfig") -> str:
-    """What precision comes from, in a word."""
+    """What precision comes from, in a word, or a game's name."""
+    from potluck.training.environments import EnvironmentConfig
+
+    if isinstance(config.scenario, EnvironmentConfig):
+        return config.scenario.name
     return getattr(config.scenario.precision, "task", "curve")
 
 
@@ -228,7 +233,7 @@ def _model(config: "RunConfig") -> str | None:
     from potluck.federation.build import model_of
     from potluck.scenario import FederationConfig
 
-    precision = config.scenario.precision
+    precision = getattr(config.scenario, "precision", None)
     return model_of(precision) if isinstance(precision, FederationConfig) else None
 
 
@@ -264,7 +269,8 @@ def follow(config: "RunConfig", run: "Generator[Progress]", folder: Path, board:
     typer.echo(
         f"{config.agent} on {trained_on}: welfare {found['welfare']:.2f} per slot "
         f"({min(by_seed):.2f} to {max(by_seed):.2f} over {config.seeds} seed{'s' * (config.seeds > 1)}), "
-        f"P {found['precision']:.4f}, mean d {sum(found['contribution']) / len(found['contribution']):.3f}, "
+        + (f"P {found['precision']:.4f}, " if "precision" in found else "")
+        + f"mean d {sum(found['contribution']) / len(found['contribution']):.3f}, "
         f"the last tenth of {found['slots']:,} slots"
     )
     typer.echo(f"Curves: {folder / METRICS}. See it play: potluck play {folder}")

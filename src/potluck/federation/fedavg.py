@@ -10,7 +10,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from potluck.errors import PotluckError
@@ -19,6 +18,7 @@ from potluck.federation.dynamics import Dynamics, Static, Window
 from potluck.federation.models import Architecture, Model
 from potluck.federation.optimisers import OPTIMISERS
 from potluck.federation.source import Measurement
+from potluck.federation.workers import Corpus, Worker, work
 from potluck.scenario.federation import PartialBatches
 
 Tree = TypeVar("Tree")
@@ -69,20 +69,6 @@ def check_length(contributions: Float[Array, " silos"], silos: Array) -> None:
         raise PotluckError(
             f": {len(silos)} silos need {len(silos)} numbers, got shape {contributions.shape}", field="contributions"
         )
-
-
-@custom_vmap
-def longest(steps: Int[Array, ""]) -> Int[Array, ""]:
-    """The number of steps the whole batch needs: the identity, except that under `vmap` all members get the largest.
-
-    A loop bound that differs between members would make every step select between old and new weights.
-    """
-    return steps
-
-
-@longest.def_vmap
-def _longest_batched(_size: int, batched: list[bool], steps: Int[Array, " batch"]) -> tuple[Int[Array, ""], bool]:
-    return longest(steps.max() if batched[0] else steps), False
 
 
 def shuffled(key: PRNGKeyArray, count: Int[Array, ""], capacity: int) -> Int[Array, " capacity"]:
@@ -211,35 +197,40 @@ class FedAvg(eqx.Module):
     ) -> Model:
         """Mini-batch descent over `samples` random members of the current local set, `epochs` times.
 
-        The loop has as many steps as the samples need, so a small contribution costs little. Without a window, the
-        local set is the longest stretch from the pool's first sample that the dynamics allow.
+        A small contribution costs little (`potluck.federation.workers`). Without a window, the local set is the longest
+        stretch from the pool's first sample that the dynamics allow.
         """
         if window is None:
             size = jnp.minimum(silo.pool, self.dynamics.bound(silo.labels.shape[0]))
             window = Window(start=jnp.zeros_like(silo.pool), size=size)
             samples = jnp.minimum(samples, size)
-        orders = self.draw(silo, samples, key, window)
-        steps = longest(-(-samples // self.batch_size))
-        optimiser = OPTIMISERS[self.optimiser](self.learning_rate)
+        orders, steps = self.draw(silo, samples, key, window), -(-samples // self.batch_size)
+        worker = Worker(weights, orders, samples, steps, (self.learning_rate, self.proximal))
+        return work(self.descend, Corpus(silo.features, silo.labels), worker)
+
+    def descend(self, corpus: Corpus, worker: Worker, steps: Int[Array, ""]) -> Model:
+        """One worker's epochs of `steps` steps each, of which those past its own samples do nothing."""
+        learning_rate, proximal = worker.numbers
+        optimiser = OPTIMISERS[self.optimiser](learning_rate)
         within = jnp.arange(self.batch_size, dtype=jnp.int32)
 
         def step(at: Int[Array, ""], carry: tuple[Model, optax.OptState]) -> tuple[Model, optax.OptState]:
             local, state = carry
             epoch, first = at // steps, (at % steps) * self.batch_size
-            rows = jax.lax.dynamic_slice(orders, (epoch, first), (1, self.batch_size))[0]
-            taken = first + within < samples
-            features, labels = (a.at[rows].get(mode="promise_in_bounds") for a in (silo.features, silo.labels))
+            rows = jax.lax.dynamic_slice(worker.rows, (epoch, first), (1, self.batch_size))[0]
+            taken = first + within < worker.samples
+            features, labels = (a.at[rows].get(mode="promise_in_bounds") for a in (corpus.features, corpus.labels))
             gradient = self.gradient(local, features, labels, taken)
             active = taken[0]
-            if self.proximal is not None:
-                pull = self.proximal * active.astype(jnp.float32)
-                gradient = jax.tree.map(lambda g, w, w0: g + pull * (w - w0), gradient, local, weights)
+            if proximal is not None:
+                pull = proximal * active.astype(jnp.float32)
+                gradient = jax.tree.map(lambda g, w, w0: g + pull * (w - w0), gradient, local, worker.weights)
             change, after = optimiser.update(gradient, state, local)
             moved = optax.apply_updates(local, change), after
             # An idle step has no gradient: it moves nothing unless the optimiser remembers others.
             return where(active, moved, carry) if jax.tree.leaves(state) else moved
 
-        carry = (weights, optimiser.init(weights))
+        carry = (worker.weights, optimiser.init(worker.weights))
         trained: Model = jax.lax.fori_loop(jnp.int32(0), steps * self.epochs, step, carry)[0]
         return trained
 

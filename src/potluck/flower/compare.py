@@ -57,7 +57,7 @@ def compare(folder: Path, slots: int, out: Path, watch: Callable[[list[Row]], No
     """Export every silo's policy, play them on a federation of their own, and ask each silo what it earned."""
     found = trained(folder)
     config = found.config
-    scenario = find_agent(config.agent, config.options)[0].adapt(config.scenario)
+    scenario = find_agent(config.agent, config.options)[0].adapt(config.federation)
     out.mkdir(parents=True, exist_ok=True)
     policies = tuple(out / f"silo-{silo}.potluck" for silo in range(scenario.silos.count))
     for silo, place in enumerate(policies):

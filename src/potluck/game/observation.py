@@ -113,6 +113,17 @@ def observation_size(names: tuple[str, ...], history: int, silos: int) -> int:
     return size
 
 
+def newest(names: tuple[str, ...], history: int, silos: int) -> dict[str, slice]:
+    """Where in z_n each field's numbers of the newest slot are; fields said once are not among them."""
+    shapes = {name: _shape(OBSERVATIONS[name], history, silos) for name in names}
+    places, at = {}, 0
+    for name, shape in shapes.items():
+        if len(shape) == 2:
+            places[name] = slice(at, at + shape[1])
+            at += shape[1]
+    return places
+
+
 @cache
 def _shape(field: ObservationField, history: int, silos: int) -> tuple[int, ...]:
     view = View(Record.blank(history, silos), Own(jnp.zeros(history), jnp.zeros(())), 0, 0, 1)

@@ -1,13 +1,7 @@
-"""How close learnt play is to an equilibrium of the long-term game, and what it is worth.
+"""How close learnt play is to an equilibrium of the long-term game, and what it is worth."""
 
-Nobody can prove a best response in a game without formulas, so the gain is that of the best deviation found: constant
-contributions, a learner trained against the frozen others, and on the curve the best plan for all slots by ascent.
-"""
-
-import dataclasses
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,17 +10,26 @@ from jaxtyping import Float
 
 from potluck.economy import jain_index
 from potluck.errors import PotluckError
-from potluck.scenario import CurvePrecision
-from potluck.studies import deviations
-from potluck.studies.deviations import CONSTANTS, Played, evaluated, planned_for_all
+from potluck.studies.bounds import Bounds, bound, bounds, without
+from potluck.studies.deviations import Played
 from potluck.studies.intervals import RESAMPLES, Interval, interval
+from potluck.studies.judgement import found_gains, imagination_of, judge
 from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
-from potluck.training.config import RunConfig
-from potluck.training.run import Trained, train_in, trained
+from potluck.training.run import Trained
 
-STAY = "none"
-"""Where no deviation found was better than what was learnt."""
+__all__ = [
+    "Bounds",
+    "Certificate",
+    "SiloCertificate",
+    "bound",
+    "bounds",
+    "certify",
+    "found_gains",
+    "gain_share",
+    "plain",
+    "without",
+]
 
 
 @dataclass(frozen=True)
@@ -54,16 +57,20 @@ class SiloCertificate:
         return self.gain.mean / self.stake if self.stake > 0 else math.nan
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """What the same budget of play reaches without redistribution, and the best plan for all that was found."""
-
-    wpr: Played
-    planner: Played
-
-
 def _welfare(played: Played) -> Float[np.ndarray, " seeds"]:
-    return np.asarray(played.welfare.mean((1, 2)))
+    return np.asarray(played.welfare.mean((1, 2), dtype=float))
+
+
+@dataclass(frozen=True)
+class EquilibriumCertificate:
+    """The best equilibrium without redistribution that was found, and what play gains over it."""
+
+    welfare: Interval
+    """Over games."""
+    nash_conv_share: float
+    found_by: str
+    gain_share: Interval | None
+    """(W − W_equilibrium) / (W_planner − W_equilibrium); None where both are closer than the interval."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +94,18 @@ class Certificate:
     budget_residual: float
     """Largest |Σ u − W| of a slot: what transfers create or destroy, and single-precision rounding."""
     welfare_wpr: Interval | None = None
+    nash_conv_share_wpr: float | None = None
+    """NashConv of WPR as a share of its stake: WPR as learnt need not be an equilibrium."""
     welfare_planner: Interval | None = None
+    planner_found_by: str | None = None
+    """By search, or as the play of a learner that earns more in these games."""
+    welfare_reacting: Interval | None = None
+    """Of a planner that sees precision within the game, and reacts; None on the curve, where there is no luck in it."""
+    reacting_gain: Interval | None = None
+    """What it earns more than the plan, in the same games, with its 95% interval over games."""
     gain_share: Interval | None = None
-    """(W − W_wpr) / (W_planner − W_wpr); None where no bounds were asked for or a planner gains nothing."""
+    """(W − W_wpr) / (W_planner − W_wpr); None where no bounds were asked for, or both are closer than the interval."""
+    equilibrium: "EquilibriumCertificate | None" = None
 
     @property
     def nash_conv(self) -> float:
@@ -118,26 +134,23 @@ def certify(
     run: Trained,
     *,
     games: int = 128,
-    slots: int = 20_000,
+    slots: int = 5_000,
+    imagine: bool | None = None,
     against: Bounds | None = None,
     watch: Watcher = lambda *_: None,
 ) -> Certificate:
-    """Certify learnt play. `slots` is the budget of each trained deviator; 0 trains none."""
+    """Certify learnt play. `slots` is the budget of each trained deviator; 0 trains none, and then no deviation is
+    imagined either unless that is asked for.
+    """
     if run.config.joint:
         raise PotluckError(f"{run.config.agent} sets all contributions, so nobody can deviate from it")
     if games < 2:
         raise PotluckError(f"games must be 2 or more: some to choose a deviation, some to measure it, got {games}")
-    watch("play", 0.0)
-    own = evaluated(run, games)
-    constants = deviations.constant_deviations(run, games, watch)
-    tried = {f"constant {level:g}": values for level, values in zip(CONSTANTS, constants, strict=True)}
-    if slots > 0:
-        tried["trained"] = deviations.trained_deviations(run, games, slots, watch)
-    if isinstance(run.config.scenario.precision, CurvePrecision):
-        tried["plan"] = deviations.planned_deviations(run, games, watch)
-    gains, found_by = found_gains(own.payoffs, tried)
-    levels = constants.mean((1, 2))
-    stakes = levels.max(0) - levels.min(0)
+    imagination = None
+    if slots > 0 if imagine is None else imagine:
+        imagination = imagination_of(run) if against is None else against.imagination
+    judged = judge(run, games=games, slots=slots, imagination=imagination, watch=watch)
+    own, gains, stakes = judged.own, judged.gains, judged.stakes
     payoffs = own.payoffs.mean(1)
     return Certificate(
         agent=run.config.agent,
@@ -145,7 +158,7 @@ def certify(
         games=games,
         slots=run.slots,
         deviator_slots=slots,
-        broken_deviators=int((~np.isfinite(tried["trained"]).all(1)).sum()) if slots > 0 else 0,
+        broken_deviators=judged.broken,
         nash_conv_interval=interval(gains.sum(1)),
         silos=[
             SiloCertificate(
@@ -154,7 +167,7 @@ def certify(
                 contribution=interval(own.contributions.mean((1, 2))[:, n]),
                 transfer=interval(own.transfers.mean((1, 2))[:, n]),
                 gain=interval(gains[:, n]),
-                found_by=found_by[n],
+                found_by=judged.found_by[n],
                 stake=float(stakes[n]),
                 payoff_wpr=None if against is None else interval(against.wpr.payoffs.mean(1)[:, n]),
             )
@@ -163,59 +176,56 @@ def certify(
         welfare=interval(_welfare(own)),
         jain_index=interval(np.array([float(jain_index(seed)) for seed in jnp.asarray(payoffs)])),
         budget_residual=float(np.abs(own.slot_payoffs.sum(-1, dtype=float) - own.welfare).max()),
-        welfare_wpr=None if against is None else interval(_welfare(against.wpr)),
-        welfare_planner=None if against is None else interval(_welfare(against.planner)),
-        gain_share=None if against is None else gain_share(*map(_welfare, (own, against.wpr, against.planner))),
+        **({} if against is None else _compared(own, against)),
     )
 
 
-def found_gains(
-    own: Float[np.ndarray, "seeds games silos"], tried: dict[str, Float[np.ndarray, "seeds games silos"]]
-) -> tuple[Float[np.ndarray, "seeds silos"], list[str]]:
-    """Of the deviation that is best in half of the games, what it gains in the others: choosing must not flatter it."""
-    kinds = [STAY, *tried]
-    values = np.stack([own, *tried.values()]).astype(float)
-    values = np.where(np.isfinite(values), values, -np.inf)  # a deviator that broke down gains nothing
-    half = values.shape[2] // 2
-    choice = values[:, :, :half].mean(2).argmax(0)
-    measured = values[:, :, half:].mean(2)
-    gains = np.maximum(np.take_along_axis(measured, choice[None], axis=0)[0] - measured[0], 0.0)
-    found = [np.bincount(silo, gained, len(kinds)) for silo, gained in zip(choice.T, gains.T, strict=True)]
-    return gains, [kinds[int(total.argmax())] for total in found]
+def _compared(own: Played, against: Bounds) -> dict[str, Any]:
+    """Play beside its bounds."""
+    wpr, planner, reacting, unpaid = against.wpr, against.planner, against.reacting, against.equilibrium
+    found: dict[str, Any] = {
+        "welfare_wpr": interval(_welfare(wpr)),
+        "nash_conv_share_wpr": against.wpr_share,
+        "welfare_planner": interval(_welfare(planner)),
+        "planner_found_by": against.planner_found_by,
+        "gain_share": gain_share(_welfare(own), _welfare(wpr), _above(planner, wpr)),
+    }
+    if reacting is not None:
+        found["welfare_reacting"] = interval(_welfare(reacting))
+        found["reacting_gain"] = interval((_games(reacting) - _games(planner))[0])
+    if unpaid is not None:
+        found["equilibrium"] = EquilibriumCertificate(
+            welfare=interval(_welfare(unpaid.played)),
+            nash_conv_share=unpaid.share,
+            found_by=unpaid.found_by,
+            gain_share=gain_share(_welfare(own), _welfare(unpaid.played), _above(planner, unpaid.played)),
+        )
+    return found
+
+
+def _games(played: Played) -> Float[np.ndarray, "seeds games"]:
+    return np.asarray(played.welfare.mean(2, dtype=float))
+
+
+def _above(planner: Played, other: Played) -> Float[np.ndarray, " games"]:
+    """The planner's welfare, game by game, without the luck that both have in common in the same games."""
+    level = _games(other).mean(0)
+    return np.asarray(_games(planner)[0] - level + level.mean())
 
 
 def gain_share(
     own: Float[np.ndarray, " seeds"], wpr: Float[np.ndarray, " wpr_seeds"], planner: Float[np.ndarray, " plans"]
 ) -> Interval | None:
-    """(W − W_wpr) / (W_planner − W_wpr) with its bootstrap interval; None where there is nothing to gain."""
-    stake = float(planner.mean() - wpr.mean())
-    if stake <= 0:
-        return None
+    """(W − W_wpr) / (W_planner − W_wpr) with its bootstrap interval; None where planner and WPR are closer than the
+    interval of their difference: a share of next to nothing says nothing.
+    """
     random = np.random.default_rng(0)
     reached, without, best = (random.choice(part, (RESAMPLES, len(part))).mean(1) for part in (own, wpr, planner))
+    if np.quantile(best - without, 0.025) <= 0:
+        return None
     draws = (reached - without) / np.where(best > without, best - without, np.nan)
-    low, high = np.nanquantile(draws, [0.025, 0.975]) if np.isfinite(draws).any() else (math.nan, math.nan)
-    return Interval(float((own.mean() - wpr.mean()) / stake), float(low), float(high))
-
-
-def bounds(run: Trained, folder: Path, *, games: int = 128, watch: Watcher = lambda *_: None) -> Bounds:
-    """WPR, trained as long as the run in `folder` was into a folder within it, or reused; and a planner's play."""
-    wpr = run if run.config.agent == "wpr" else bound(without(run.config), folder / "wpr", watch)
-    planner = planned_for_all(run, games, watch)
-    watch("play of the bounds", 0.0)
-    return Bounds(evaluated(wpr, games), planner)
-
-
-def without(config: RunConfig) -> RunConfig:
-    """The same budget without redistribution."""
-    return dataclasses.replace(config, agent="wpr")
-
-
-def bound(config: RunConfig, folder: Path, watch: Watcher = lambda *_: None) -> Trained:
-    """Train a bound, go on with it, or take it as it is."""
-    for progress in train_in(folder, config, "remove it, or ask for no bounds"):
-        watch(f"training {config.agent}", progress.chunk / progress.chunks)
-    return trained(folder)
+    low, high = np.nanquantile(draws, [0.025, 0.975])
+    return Interval(float((own.mean() - wpr.mean()) / (planner.mean() - wpr.mean())), float(low), float(high))
 
 
 def plain(certificate: Certificate) -> dict[str, Any]:

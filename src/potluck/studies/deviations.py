@@ -4,8 +4,8 @@ Whoever deviates and however, the games are the same: same keys, same draws, so 
 """
 
 import operator
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +19,10 @@ from jaxtyping import Array, Float
 from potluck.agents import AGENTS, AgentState, Brief, Options, PolicyGradient
 from potluck.devices import GAMES, mesh_over
 from potluck.game import Planner
-from potluck.studies.planning import Watcher, climb, follow, plan_for_all
+from potluck.studies.followers import Around, Follower, followers
+from potluck.studies.imagination import Imagination, responses
+from potluck.studies.planning import QUICK, Effort, Plan, Watcher, climb, follow, plan_for_all
+from potluck.studies.reacting import reacted, reacting
 from potluck.training.config import CHUNK
 from potluck.training.evaluation import episode, long_term
 from potluck.training.lanes import Lanes, alike, each_lane, stack
@@ -46,12 +49,27 @@ class Played:
     contributions: Float[np.ndarray, "seeds games slots silos"]
     slot_payoffs: Float[np.ndarray, "seeds games slots silos"]
     transfers: Float[np.ndarray, "seeds games slots silos"]
+    """In a game that is no federation nothing is transferred, and neither precision nor a signal is a number."""
+    signals: Float[np.ndarray, "seeds games slots"]
+
+    @property
+    def mean_play(self) -> Float[np.ndarray, "seeds slots silos"]:
+        """As a plan: what is contributed on average."""
+        return np.asarray(self.contributions.mean(1))
+
+
+def only(played: Played, seed: int) -> Played:
+    """One seed's play."""
+    return Played(*(getattr(played, field.name)[seed : seed + 1] for field in fields(played)))
 
 
 def _played(payoffs: Array, report: Any) -> Played:
     """Long-term payoffs and what the slots reported, off the device."""
-    parts = (payoffs, report.welfare, report.precision, report.contributions, report.payoffs, report.transfers)
-    return Played(*map(np.asarray, parts))
+    unknown = np.full_like(report.welfare, np.nan)
+    none = {"precision": unknown, "transfers": np.zeros_like(report.payoffs), "signal": unknown}
+    names = ("welfare", "precision", "contributions", "payoffs", "transfers", "signal")
+    told = (none[name] if getattr(report, name) is None else getattr(report, name) for name in names)
+    return Played(*map(np.asarray, (payoffs, *told)))
 
 
 def evaluated(run: Trained, games: int) -> Played:
@@ -178,17 +196,55 @@ def _forced(run: Trained, games: int, forced: Float[Array, "players action"]) ->
     return evaluate(run.lanes, run.runs.agents, run.config.scenario.discount, games, forced)
 
 
+def imagined_deviations(
+    run: Trained, own: Played, imagination: Imagination, games: int, watch: Watcher
+) -> tuple[Float[np.ndarray, "seeds games players"], Float[Array, "seeds slots silos"]]:
+    """Payoff of the best plan of each silo that was imagined, the others as they play on average; played among the
+    others as they are. And the plans.
+
+    Silos imagine twice, the second time after games near what seemed best. Of a bold and a careful plan that which
+    earns more in half of the games is taken: the half in which deviations are chosen, not that in which they are
+    measured.
+    """
+    paid, plays = run.config.agent != "wpr", jnp.asarray(own.mean_play)
+    signals, silos = jnp.asarray(own.signals.mean(1)), range(own.mean_play.shape[2])
+    imagination.survey()
+    watch("imagined deviations", 0.0)
+    imagination.near(plays)
+    first = responses(imagination.model(paid=paid), plays, signals, plays)
+    watch("imagined deviations", 0.3)
+    alone = [plays.at[..., n].set(plans[..., n]) for plans in first for n in silos]
+    imagination.near(jnp.concatenate(alone))
+    second = responses(imagination.model(paid=paid), plays, signals, first[0])
+    watch("imagined deviations", 0.6)
+    bold, careful = (np.stack([kept_to(run, n, plans[..., n], games) for n in silos], -1) for plans in second)
+    better = (bold - careful)[:, : games // 2].mean(1, keepdims=True) > 0
+    return np.where(better, bold, careful), jnp.where(better, *second)
+
+
+def kept_to(
+    run: Trained, player: int, plans: Float[Array, "seeds slots"], games: int
+) -> Float[np.ndarray, "seeds games"]:
+    """Payoff of one silo that keeps to a plan, the others as they learnt."""
+    setups = [Setup(arena, Follower(plans.shape[1])) for arena in _arenas(run, player)]
+    return evaluate(stack(setups), followers(plans[..., None]), run.config.scenario.discount, games).payoffs[..., 0]
+
+
 def trained_deviations(
-    run: Trained, games: int, slots: int, watch: Watcher
+    run: Trained, games: int, slots: int, watch: Watcher, around: Float[Array, "seeds slots silos"] | None = None
 ) -> Float[np.ndarray, "seeds games players"]:
-    """Payoff of a learner that trains `slots` slots against the frozen others, starting from what its silo knows."""
+    """Payoff of a learner that trains `slots` slots against the frozen others, starting from what its silo knows; who
+    knows no policy starts from a plan, and learns what to do otherwise.
+    """
     config, players, agents = run.config, run.lanes.tree.environment.players, run.runs.agents
     windows = -(-slots // (config.games * config.depth))
     chunk = min(CHUNK, windows)
     chunks, mesh = -(-windows // chunk), mesh_over(config.games)
+    if isinstance(agents, AgentState):
+        around = None
     found = []
     for n in range(players):
-        lanes = _against(run, n, chunks * chunk)
+        lanes = _against(run, n, chunks * chunk, None if around is None else around[..., n])
         identities = jnp.asarray(OTHER_LUCK + n * config.seeds + np.arange(config.seeds), jnp.uint32)
         runs = begin(lanes, identities, config.games)
         knows = _warm(runs.agents, jax.tree.map(lambda leaf, n=n: leaf[:, n : n + 1], agents))
@@ -201,18 +257,26 @@ def trained_deviations(
     return np.stack(found, axis=-1)
 
 
-def _against(run: Trained, player: int, updates: int = 1) -> Lanes[Setup]:
+def _arenas(run: Trained, player: int) -> list[Against]:
+    """One silo against the others, seed by seed."""
+    found = []
+    for row in range(run.config.seeds):
+        setup, agents = run.lanes.lane(row), jax.tree.map(lambda leaf, row=row: leaf[row], run.runs.agents)
+        found.append(Against(setup.environment, setup.learner, agents, jnp.asarray(player)))
+    return found
+
+
+def _against(
+    run: Trained, player: int, updates: int = 1, around: Float[Array, "seeds slots"] | None = None
+) -> Lanes[Setup]:
     """One silo against the others, a lane per seed: MPGD whoever the others are, shaped so that what its silo knows
     fits; it sees no more than its silo may.
     """
-    setups = []
-    for row in range(run.config.seeds):
-        setup = run.lanes.lane(row)
-        agents = jax.tree.map(lambda leaf, row=row: leaf[row], run.runs.agents)
-        arena = Against(setup.environment, setup.learner, agents, jnp.asarray(player))
-        learner, options = setup.learner, Options()
-        if isinstance(learner, PolicyGradient):
-            options = Options(policy=learner.policy, dnc=learner.dnc)
+    learner, options, setups = run.lanes.tree.learner, Options(), []
+    if isinstance(learner, PolicyGradient):
+        options = Options(policy=learner.policy, dnc=learner.dnc)
+    for row, against in enumerate(_arenas(run, player)):
+        arena = against if around is None else Around(against, around[row])
         brief = Brief(arena, run.config.scenario.discount, updates, options)
         setups.append(Setup(arena, AGENTS["mpgd"].build(brief)))
     return stack(setups)
@@ -250,16 +314,27 @@ def _planned(lanes: Lanes[Setup], discount: float, games: int) -> Float[Array, "
     return each_lane(best, lanes, jnp.arange(lanes.count))
 
 
-def planned_for_all(run: Trained, games: int, watch: Watcher) -> Played:
+def planned_for_all(
+    run: Trained, games: int, watch: Watcher, starts: Sequence[Plan] = (), effort: Effort = QUICK
+) -> Played:
     """A planner's play: the best plan for all silos that was found, in the same games; one seed stands for all."""
-    return followed(*plan_for_all(run, watch), run.config.scenario.discount, games)
+    return followed(*plan_for_all(run, watch, starts, effort), run.config.scenario.discount, games)
 
 
 def followed(planner: Planner, plan: Float[Array, "slots silos"], discount: float, games: int) -> Played:
     """A plan for all, played in the games that everything is measured in."""
-    payoffs, report = _followed(planner, plan, games, mesh_over(games))
+    return _of_one(*_followed(planner, plan, games, mesh_over(games)), discount)
+
+
+def _of_one(payoffs: Float[Array, "games slots 1"], report: Any, discount: float) -> Played:
     long = jax.vmap(lambda game: long_term(game, discount))(payoffs)
     return _played(*jax.tree.map(lambda leaf: leaf[None], (long, report)))
+
+
+def reacting_play(imagination: Imagination, plan: Plan, games: int, watch: Watcher) -> Played:
+    """What a planner plays that begins with a plan and reacts to precision, in the same games."""
+    feedback = reacting(imagination, plan, watch)
+    return _of_one(*reacted(imagination.planner, feedback, _luck(games), mesh_over(games)), imagination.discount)
 
 
 @eqx.filter_jit

@@ -49,8 +49,9 @@ def _by_silo(brings: Axes, earns: Axes, plays: Sequence[Series]) -> None:
     for place, play in enumerate(plays):
         silos = np.arange(np.size(play.contributions))
         look: dict[str, Any] = {"label": play.name, "color": play.colour}
-        brings.bar(silos + 0.27 * (place - 1), play.contributions, 0.25, **look)
-        earns.errorbar(silos + 0.12 * (place - 1), play.payoffs, yerr=play.errors, fmt="o", capsize=3, **look)
+        aside, wide = place - (len(plays) - 1) / 2, 0.8 / len(plays)
+        brings.bar(silos + wide * aside, play.contributions, 0.93 * wide, **look)
+        earns.errorbar(silos + 0.45 * wide * aside, play.payoffs, yerr=play.errors, fmt="o", capsize=3, **look)
     for axes in (brings, earns):
         axes.set_xlabel("silo")
         axes.set_xticks(silos)

@@ -10,8 +10,9 @@ PALETTE = ("#0072B2", "#D55E00", "#CC79A7", "#009E73", "#E69F00", "#56B4E9", "#2
 PAID, UNPAID, PLANNED = PALETTE[:3]
 INK = PALETTE[-1]
 SCHEMES = {
-    "mpgd": ("with redistribution (MPGD)", PAID),
-    "wpr": ("no redistribution (WPR)", UNPAID),
+    "none": ("no redistribution", UNPAID),
+    "mpgd": ("redistribution, MPGD", PALETTE[5]),
+    "mbpg": ("redistribution, MBPG", PAID),
     "planner": ("planner", PLANNED),
 }
 """In the order of every legend."""

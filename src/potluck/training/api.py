@@ -8,11 +8,12 @@ from potluck.agents import Options
 from potluck.devices import use_cores
 from potluck.scenario import Scenario
 from potluck.training.config import RunConfig
+from potluck.training.environments import EnvironmentConfig
 from potluck.training.run import Progress, Trained, train_in, trained
 
 
 def train(
-    scenario: Scenario,
+    scenario: Scenario | EnvironmentConfig,
     agent: str = "mpgd",
     *,
     slots: int = 100_000,
@@ -24,6 +25,8 @@ def train(
     watch: Callable[[Progress], None] = lambda _: None,
 ) -> Trained:
     """Let agents learn, as `potluck train` does; with `out`, a run that was begun there goes on to its end.
+
+    What they learn is a scenario, or a game of one's own, `potluck.environment(…)`.
 
     Every core becomes a device where JAX has not started yet. `watch` is told of every chunk of windows.
     """

@@ -1,4 +1,6 @@
-"""What a run is: a scenario, an agent, and how much of which. Written beside the results, read to resume."""
+"""What a run is: a scenario or an environment, an agent, and how much of which. Written beside the results, read to
+resume.
+"""
 
 import dataclasses
 import json
@@ -14,11 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, UInt32
 
-from potluck.agents import Brief, Options, find_agent, window_length
+from potluck.agents import AgentSpec, Brief, Options, find_agent, window_length
 from potluck.errors import PotluckError
 from potluck.federation import load as load_data
 from potluck.game import Members, Planner, game
 from potluck.scenario import FederationConfig, Scenario, load, render
+from potluck.training.environments import EnvironmentConfig
 from potluck.training.files import write_text
 from potluck.training.lanes import Lanes, stack
 from potluck.training.loop import Setup
@@ -36,7 +39,8 @@ CHUNK = 8
 class RunConfig:
     """Who learns what, for how long."""
 
-    scenario: Scenario
+    scenario: Scenario | EnvironmentConfig
+    """What is played: a federation, or a game of one's own."""
     agent: str = "mpgd"
     options: Options = dataclasses.field(default_factory=Options)
     slots: int = 100_000
@@ -59,6 +63,13 @@ class RunConfig:
             raise PotluckError(
                 f"must stay below 2**32, got {self.seeds} of them from {self.scenario.seed} on", field="seeds"
             )
+
+    @property
+    def federation(self) -> Scenario:
+        """The scenario, for what only a federation has."""
+        if isinstance(self.scenario, EnvironmentConfig):
+            raise PotluckError(f": {self.scenario.name} is no federation, which this needs", field="environment")
+        return self.scenario
 
     @property
     def joint(self) -> bool:
@@ -86,13 +97,23 @@ class RunConfig:
 def setup_one(config: RunConfig) -> Setup:
     """Draw the silos, split their data, and make every player's learner."""
     spec, argument = find_agent(config.agent, config.options)
+    if isinstance(config.scenario, EnvironmentConfig):
+        return _setup_own(config, config.scenario, spec, argument)
     scenario = spec.adapt(config.scenario)
     precision = scenario.precision
     data = load_data(precision.task) if isinstance(precision, FederationConfig) else None
     environment = (Planner if spec.joint else Members)(game(scenario, data=data))
     updates = config.chunks * config.chunk
-    brief = Brief(environment, scenario.discount, updates, config.options, argument, scenario)
+    brief = Brief(environment, scenario.discount, updates, config.options, argument, scenario, config.depth)
     return Setup(environment, spec.build(brief))
+
+
+def _setup_own(config: RunConfig, own: EnvironmentConfig, spec: AgentSpec, argument: str) -> Setup:
+    """The same in a game of one's own."""
+    if spec.joint or spec.adapt is not AgentSpec.adapt:
+        raise PotluckError(f": {config.agent} is made for a federation, which this game is not", field="agent")
+    brief = Brief(own.built, own.discount, config.chunks * config.chunk, config.options, argument, None, config.depth)
+    return Setup(own.built, spec.build(brief))
 
 
 def setup(config: RunConfig) -> Lanes[Setup]:
@@ -110,15 +131,20 @@ def values_of(config: RunConfig) -> dict[str, Any]:
     own = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     if config.looks == 1:
         del own["looks"]  # as runs were written before there was a choice
-    return own | {
-        "scenario": config.scenario.model_dump(mode="json"),
+    return {_kind(config) if name == "scenario" else name: value for name, value in own.items()} | {
+        _kind(config): config.scenario.model_dump(mode="json"),
         "options": {**find_agent(config.agent, config.options)[0].options, **config.options.chosen},
     }
 
 
+def _kind(config: RunConfig) -> str:
+    return "environment" if isinstance(config.scenario, EnvironmentConfig) else "scenario"
+
+
 def write_config(config: RunConfig, folder: Path, file: str = RUN, **more: Any) -> None:
     """Write the scenario as a scenario file, then the rest and what computes: now the run has begun."""
-    write_text(folder / SCENARIO, render(config.scenario))
+    if not isinstance(config.scenario, EnvironmentConfig):
+        write_text(folder / SCENARIO, render(config.scenario))
     rest = {name: value for name, value in values_of(config).items() if name != "scenario"}
     beside = {"chosen": sorted(config.options.chosen), "computed_with": computed_with()}
     write_text(folder / file, json.dumps({**rest, **more, **beside}, indent=2) + "\n")
@@ -168,7 +194,9 @@ def read_values(folder: Path, file: str) -> dict[str, Any]:
                 raise ValueError(f"{name} must be a whole number, got {rest[name]!r}")
         if not isinstance(rest["agent"], str):
             raise ValueError(f"agent must be a name, got {rest['agent']!r}")
-        return {**rest, "scenario": load(folder / SCENARIO), "options": _chosen(written)}
+        own = rest.pop("environment", None)
+        played = load(folder / SCENARIO) if own is None else EnvironmentConfig.model_validate(own)
+        return {**rest, "scenario": played, "options": _chosen(written)}
     except FileNotFoundError:
         raise PotluckError(f"{folder}: no run here; begin one with `potluck train --out {folder}`") from None
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as fault:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from potluck.agents.actors import ACTORS, Actor
 from potluck.errors import PotluckError, file_faults, reason
+from potluck.scenario import Scenario
 from potluck.training.files import read_arrays, write_arrays
 
 if TYPE_CHECKING:  # a deployment that loads a policy needs no federation
@@ -48,6 +49,10 @@ class LoadedPolicy:
 
     def decide(self, observation: ArrayLike) -> float:
         """Contribution d in [0, 1] of the coming slot, from z_n as `potluck.game.observe_one` writes it."""
+        return float(self.act(observation)[0])
+
+    def act(self, observation: ArrayLike) -> Float[np.ndarray, " action"]:
+        """All numbers of the coming slot's action: in a game of one's own there may be several."""
         seen = np.asarray(observation, np.float32)
         if seen.shape != (self.observation_size,):
             raise PotluckError(
@@ -64,7 +69,7 @@ class LoadedPolicy:
                 field="observation",
             )
         self.memory, shares = _step(self.actor, self.memory, jnp.asarray(seen))
-        return float(shares[0])
+        return np.asarray(shares)
 
 
 @eqx.filter_jit
@@ -75,23 +80,22 @@ def _step(actor: Actor, memory: Any, seen: Float[Array, " observation"]) -> tupl
 
 def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> None:
     """Write silo `silo` of training seed `seed` to a file."""
-    scenario = run.config.scenario
-    if not 0 <= silo < scenario.silos.count:
-        raise PotluckError(f"must be 0 to {scenario.silos.count - 1}, got {silo}", field="silo")
+    played, silos = run.config.scenario, run.lanes.tree.environment.players
     if run.config.joint:
         raise PotluckError(f": {run.config.agent} decides for all silos; no single one can use it", field="silo")
+    if not 0 <= silo < silos:
+        raise PotluckError(f"must be 0 to {silos - 1}, got {silo}", field="silo")
     if not Path(place).name or Path(place).is_dir():
         raise PotluckError(f": {str(place)!r} is a folder; name a file", field="out")
     setup, agents = run.of_seed(seed)
     actor = setup.learner.export(jax.tree.map(lambda leaf: leaf[silo], agents))
-    about = {
-        "agent": run.config.agent,
-        "silo": silo,
-        "silos": scenario.silos.count,
-        "history": scenario.history,
-        "observation": scenario.observation,
-    }
-    low, high = _bounds(tuple(scenario.observation), scenario.history, scenario.silos.count, silo)
+    about: dict[str, Any] = {"agent": run.config.agent, "silo": silo, "silos": silos}
+    if isinstance(played, Scenario):
+        about |= {"history": played.history, "observation": played.observation}
+        low, high = _bounds(tuple(played.observation), played.history, silos, silo)
+    else:
+        about |= {"environment": played.model_dump(mode="json")}
+        low = high = [None] * run.lanes.tree.environment.observation_size
     header = {"actor": actor.kind, "settings": actor.settings, "low": low, "high": high, "about": about}
     with file_faults(place, "name another place"):
         write_arrays(Path(place), MARK, header, actor)

@@ -16,10 +16,13 @@ LATE = 0.1
 def columns(outcome: Outcome) -> dict[str, Float[np.ndarray, "windows lanes"]]:
     """Every number that is worth following, by name: the slots' means, then how the updates went (silos' mean)."""
     report = outcome.report
-    found = {name: np.asarray(getattr(report, name)) for name in ("welfare", "precision", "signal")}
+    told = {name: getattr(report, name) for name in ("welfare", "precision", "signal")}
+    found = {name: np.asarray(values) for name, values in told.items() if values is not None}
     own = {"contribution": report.contributions, "payoff": report.payoffs, "transfer": report.transfers}
     for name, values in own.items():
-        found |= {f"{name}_{silo}": np.asarray(values)[..., silo] for silo in range(values.shape[-1])}
+        if values is not None:
+            found |= {f"{name}_{silo}": np.asarray(values)[..., silo] for silo in range(values.shape[-1])}
+    found |= {name: np.asarray(values) for name, values in getattr(report, "more", {}).items()}
     return found | {name: np.asarray(values).mean(-1) for name, values in outcome.diagnostics.items()}
 
 
@@ -47,8 +50,7 @@ def summary(file: Path) -> dict[str, Any]:
     return {
         "slots": int(slot.max()),
         "welfare": float(late["welfare"].mean()),
-        "precision": float(late["precision"].mean()),
-        "signal": float(late["signal"].mean()),
+        **{name: float(late[name].mean()) for name in ("precision", "signal") if name in (table.dtype.names or ())},
         "contribution": [float(late[name].mean()) for name in silos],
         "welfare_by_seed": {
             str(int(seed)): float(late["welfare"][late["seed"] == seed].mean()) for seed in np.unique(late["seed"])

@@ -47,14 +47,17 @@ KEPT = "the last checkpoint is kept, make room and resume"
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after a call of the compiled program: means over lanes of its last window."""
+    """Where a run stands after a call of the compiled program: means over lanes of its last window.
+
+    A game that is no federation has neither precision nor a signal.
+    """
 
     chunk: int
     chunks: int
     slots: int
     welfare: float
-    precision: float
-    signal: float
+    precision: float | None
+    signal: float | None
     contribution: float
     diagnostics: Mapping[str, float]
     by_lane: Mapping[str, Mapping[str, float]]
@@ -344,16 +347,20 @@ def check_finite(job: Job, windows: int, finite: Bool[np.ndarray, "times lanes p
 def _progress(
     job: Job, done: int, numbers: Mapping[str, Float[np.ndarray, "windows lanes"]], diagnostics: list[str]
 ) -> Progress:
-    config, last = job.config, {name: column[-1] for name, column in numbers.items()}
+    config = job.config
+    last: dict[str, Any] = {name: column[-1] for name, column in numbers.items()}
     last["contribution"] = np.mean(
         [column for name, column in last.items() if name.startswith("contribution_")], axis=0
     )
-    main = ("welfare", "precision", "signal", "contribution")
+    main = [name for name in ("welfare", "precision", "signal", "contribution") if name in last]
     return Progress(
         chunk=done,
         chunks=config.chunks,
         slots=done * config.chunk * config.depth * config.games,
-        **{name: float(last[name].mean()) for name in main},
+        welfare=float(last["welfare"].mean()),
+        contribution=float(last["contribution"].mean()),
+        precision=float(last["precision"].mean()) if "precision" in last else None,
+        signal=float(last["signal"].mean()) if "signal" in last else None,
         diagnostics={name: float(last[name].mean()) for name in diagnostics},
         by_lane={label: {name: float(last[name][at]) for name in main} for at, label in enumerate(job.labels)},
     )

@@ -79,7 +79,7 @@ class SweepConfig:
         return [Cell(number, values, self._at(values)) for number, values in enumerate(grid)]
 
     def _at(self, values: Sequence[float]) -> RunConfig:
-        written = self.base.scenario.model_dump(mode="json")
+        written = self.base.federation.model_dump(mode="json")
         for path, value in zip(self.names, values, strict=True):
             _set(written, path, value)
         try:

@@ -29,8 +29,10 @@ class Board:
         if self._writer is None:
             self._writer = self._kind(self._folder, purge_step=progress.slots)
         names = ("welfare", "precision", "signal", "contribution")
-        for name, value in ({name: getattr(progress, name) for name in names} | dict(progress.diagnostics)).items():
-            self._writer.add_scalar(name, value, progress.slots)
+        means = {name: getattr(progress, name) for name in names} | dict(progress.diagnostics)
+        for name, value in means.items():
+            if value is not None:
+                self._writer.add_scalar(name, value, progress.slots)
         for seed, values in progress.by_lane.items():
             for name, value in values.items():
                 self._writer.add_scalar(f"{name}/seed_{seed}", value, progress.slots)

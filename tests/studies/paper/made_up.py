@@ -21,6 +21,7 @@ def noise(place: int) -> np.ndarray:
 def seed_of(welfare: float, gains: float = 0.01) -> dict[str, Any]:
     return {
         "welfare": welfare,
+        "games": [welfare - 1, welfare + 1],
         "payoffs": [welfare / SILOS] * SILOS,
         "transfers": [1.0, -1.0, 2.0, -2.0],
         "everything": {"welfare": 70.0, "payoffs": [17.5] * SILOS, "transfers": [0.0] * SILOS},
@@ -59,6 +60,11 @@ def planner(welfare: float) -> dict[str, Any]:
         "precision": [0.6, 0.7, 0.8],
         "contributions": [[0.5] * SILOS] * SLOTS,
     }
+
+
+def equilibrium(welfare: float, gains: float) -> dict[str, Any]:
+    """As a study writes down the best that it found without redistribution; its games have the luck of WPR's."""
+    return {**seed_of(welfare, gains), "found_by": "solved 1"}
 
 
 def findings(levels: dict[str, float] = LEVELS, best: float = 5.0, printed: float = -1.0) -> Findings:

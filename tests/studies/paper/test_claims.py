@@ -1,9 +1,11 @@
 """Verdicts on findings that were made up so that the verdict is known."""
 
+import dataclasses
+
 import pytest
 
 from potluck.studies.paper.claims import Claim, judge
-from tests.studies.paper.made_up import LEVELS, findings
+from tests.studies.paper.made_up import LEVELS, equilibrium, findings
 
 
 def by_name(claims: list[Claim]) -> dict[str, Claim]:
@@ -51,3 +53,15 @@ def test_who_comes_back_to_its_old_share_has_adapted() -> None:
     claim = by_name(judge(findings()))["adapts"]
     assert claim.verdict == "holds"
     assert "5 of 5 seeds" in claim.number
+
+
+def test_redistribution_is_also_judged_against_the_best_equilibrium_without_it() -> None:
+    name = "beats the best equilibrium without"
+    assert name not in by_name(judge(findings()))  # a study from before found none
+    below, above = (
+        by_name(judge(dataclasses.replace(findings(), equilibria={"paper": equilibrium(level, 0.0)})))[name]
+        for level in (80.0, 105.0)
+    )
+    assert (below.verdict, above.verdict) == ("holds", "does not hold")
+    assert below.value == pytest.approx(20, abs=0.3)
+    assert "NashConv of WPR as learnt is 1% of its stake" in below.number

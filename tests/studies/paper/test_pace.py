@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from potluck.studies.paper import pace
 from potluck.studies.paper.pace import Pace, Piece
 
 
@@ -25,24 +24,25 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_the_rest_is_told_by_the_pace_of_slots_and_by_what_compiling_took(clock: list[float], tmp_path: Path) -> None:
     missing = (tmp_path / "result.json",)
-    plan, learn = Piece("plan", 1000.0, missing, never), Piece("learn", 9000.0, missing, never, lambda: None)
-    found = Pace([plan, learn])
+    first, second = (Piece(name, cost, missing, never, lambda: None) for name, cost in (("a", 1000.0), ("b", 9000.0)))
+    found = Pace([first, second])
     assert (found.share(), found.left()) == (0.0, None)
-    for seconds, share in ((0.0, 0.0), (4.0, 0.25), (5.0, 0.5), (6.0, 0.75)):  # 4 s to compile, then 250 slots a second
+    found.begins()
+    for seconds, share in ((4.0, 0.25), (5.0, 0.5), (6.0, 0.75)):  # 4 s to compile, then 250 slots a second
         clock[0] = seconds
-        found.at(plan, share)
-    compiling = pace.COMPILING * 4.0 / 2
+        found.at(first, share)
     assert found.share() == pytest.approx(0.075)
-    assert found.left() == pytest.approx(compiling + 9250 / 250)
-    found.over(plan)
+    assert found.left() == pytest.approx(2 * 4.0 / 2 + 9250 / 250)
+    found.over(first)
+    found.begins()
     clock[0] = 30.0
-    found.at(learn, 0.1)  # its first stretch may have compiled
+    found.at(second, 0.1)  # its first stretch may have compiled
     assert found.share() == pytest.approx(0.19)
-    assert found.left() == pytest.approx(compiling + 8100 / 250)
+    assert found.left() == pytest.approx(4.0 / 2 + 8100 / 250)
     clock[0] = 34.0
-    found.at(learn, 0.2)
-    assert found.left() == pytest.approx(compiling + 7200 * 6 / 1400)
-    found.over(learn)
+    found.at(second, 0.2)
+    assert found.left() == pytest.approx(4.0 / 2 + 7200 * 6 / 1400)
+    found.over(second)
     assert (found.share(), found.left()) == (1.0, 0.0)
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from potluck.studies.paper.tables import (
     strangers,
     write_tables,
 )
-from tests.studies.paper.made_up import LEVELS, findings
+from tests.studies.paper.made_up import LEVELS, equilibrium, findings
 
 
 def test_shares_of_the_planners_gain_are_exact_where_nothing_varies() -> None:
@@ -37,6 +38,18 @@ def test_the_table_of_schemes_has_everybody_with_a_share() -> None:
     assert rows["fixed:1"]["welfare"] == 70
     assert rows["mpgd"]["nash_conv"] == pytest.approx(0.04)
     assert rows["greedy"]["mpgd_better"] == 1
+
+
+def test_beside_wpr_stands_the_best_equilibrium_without_redistribution() -> None:
+    found = dataclasses.replace(findings(), equilibria={"paper": equilibrium(80.0, 0.02)})
+    rows = {row["scheme"]: row for row in schemes(found)}
+    unpaid = rows["equilibrium without redistribution"]
+    assert (unpaid["welfare"], unpaid["share_of_stake"]) == (pytest.approx(80), pytest.approx(0.02))
+    assert rows["mpgd"]["gain_share_over_equilibrium"] == pytest.approx((100 - 80) / (120 - 80), abs=0.01)
+    assert rows["wpr"]["gain_share_over_equilibrium"] < 0
+    assert [row["wpr_share_of_stake"] for row in intensities(found)] == pytest.approx([0.01] * 8)
+    close = dataclasses.replace(found, equilibria={"paper": equilibrium(120.0, 0.02)})
+    assert "gain_share_over_equilibrium" not in schemes(close)[2]
 
 
 def test_slots_to_95_per_cent_are_those_of_the_smoothed_curve() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,8 @@ def small(**silos: object) -> Scenario:
 
 
 def config_of(**numbers: int) -> StudyConfig:
-    return StudyConfig({"own": small()}, **{"seeds": 2, "slots": 120, "games": 2, **numbers}, schemes=("mpgd", "wpr"))
+    budget: dict[str, Any] = {"seeds": 2, "slots": 120, "games": 2, **numbers}
+    return StudyConfig({"own": small()}, **budget, schemes=("mpgd", "wpr"))
 
 
 def test_what_is_trained_twice_is_trained_once() -> None:
@@ -80,6 +82,21 @@ def test_too_little_is_refused(numbers: dict[str, int], words: str) -> None:
 def test_schemes_that_cannot_be_judged_are_refused(schemes: tuple[str, ...], words: str) -> None:
     with pytest.raises(PotluckError, match=words):
         StudyConfig({"own": small()}, schemes=schemes)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [(("intensities",), "must name schemes"), (("schemes", "x"), "got 'x'"), (("schemes",) * 2, "once")],
+)
+def test_parts_that_there_are_not_are_refused(parts: tuple[str, ...], words: str) -> None:
+    with pytest.raises(PotluckError, match=words):
+        StudyConfig({"own": small()}, parts=parts)
+
+
+def test_where_training_is_expensive_schemes_alone_are_compared(tmp_path: Path) -> None:
+    config = StudyConfig({"own": small()}, seeds=2, slots=120, games=2, parts=("schemes",))
+    assert list(config.cells()) == [f"own/{scheme}" for scheme in (*config.schemes, "random")]
+    assert not any("adapt" in piece.what for piece in pieces(config, tmp_path))
 
 
 def test_a_study_reads_back_as_it_was_begun_and_another_is_refused(tmp_path: Path) -> None:

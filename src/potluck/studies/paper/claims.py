@@ -66,6 +66,16 @@ def _in_world(found: Findings, world: str) -> Iterator[Claim]:
     yield _one(
         "beats WPR", world, "redistribution raises welfare above WPR", leads["wpr"], "more welfare per slot than WPR"
     )
+    if world in found.equilibria:
+        unpaid = found.equilibria[world]
+        yield _one(
+            "beats the best equilibrium without",
+            world,
+            "redistribution raises welfare above the best equilibrium without it that was found",
+            difference(own, found.unpaid(world)),
+            f"more welfare per slot than {unpaid['welfare']:.1f} ({unpaid['found_by']}); NashConv of WPR as learnt is "
+            f"{share_of_stake(found.last(f'{world}/wpr')).mean:.0%} of its stake",
+        )
     yield _silos_rise(found, world)
     for rule in found.config.rules(world)[1:]:
         lead = difference(*(welfare_of(found, schedule_cell(world, name)) for name in (rule, "constant")))
@@ -77,7 +87,7 @@ def _in_world(found: Findings, world: str) -> Iterator[Claim]:
 def _in_main(found: Findings) -> Iterator[Claim]:
     if found.adapted:
         yield _adapts(found)
-    if found.config.redistributes:
+    if found.config.sweeps:
         yield _interior(found)
     yield _strangers(found)
 

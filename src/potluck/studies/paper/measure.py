@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from potluck.studies.certificate import found_gains
 from potluck.studies.deviations import CONSTANTS, Played, forced_ways, unilateral
+from potluck.studies.judgement import found_gains
 from potluck.training.lanes import Lanes
 from potluck.training.loop import Setup
 
@@ -42,6 +42,7 @@ def measure(
 def _means(played: Played, way: int) -> dict[str, Any]:
     return {
         "welfare": float(played.welfare[way].mean(dtype=float)),
+        "games": played.welfare[way].mean(1, dtype=float).tolist(),
         "payoffs": played.payoffs[way].mean(0, dtype=float).tolist(),
         "transfers": played.transfers[way].mean((0, 1), dtype=float).tolist(),
     }

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-COMPILING = 6.0
-"""How much longer a program that learns takes to compile than one that plans, about."""
-
 
 def nothing() -> None:
     """Needs no preparation."""
@@ -46,18 +43,21 @@ class Pace:
         self._behind = sum(piece.cost for piece in pieces if piece.done)
         self._here = self._spent = self._slots = 0.0
         self._compiling: float | None = None
-        self._last: tuple[Piece, float, float] | None = None
+        self._share, self._then = 0.0, 0.0
+
+    def begins(self) -> None:
+        """A piece, now."""
+        self._share, self._then = 0.0, time.monotonic()
 
     def at(self, piece: Piece, share: float) -> None:
-        """So much of a piece is done now."""
+        """So much of it is done now."""
         now = time.monotonic()
-        if self._last is not None and self._last[0] is piece:
-            _, before, then = self._last
-            if self._compiling is None:
-                self._compiling = now - then
-            else:
-                self._spent, self._slots = self._spent + now - then, self._slots + (share - before) * piece.cost
-        self._last, self._here = (piece, share, now), share * piece.cost
+        if self._share:
+            self._spent += now - self._then
+            self._slots += (share - self._share) * piece.cost
+        elif share and self._compiling is None:
+            self._compiling = now - self._then
+        self._share, self._then, self._here = share, now, share * piece.cost
 
     def over(self, piece: Piece) -> None:
         """It is done."""
@@ -74,5 +74,5 @@ class Pace:
         if not self._slots or self._compiling is None:
             return None
         programs = sum(piece.prepare is not nothing for piece in self._left)
-        compiling = programs * COMPILING * self._compiling / (os.cpu_count() or 1)
+        compiling = programs * self._compiling / (os.cpu_count() or 1)
         return compiling + (self._whole - self._behind - self._here) * self._spent / self._slots

@@ -94,7 +94,7 @@ def _table(name: str, table: Table) -> str:
 
 def _text(value: Any) -> str:
     if value is None:
-        return ""
+        return "–"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -12,6 +12,7 @@ from potluck.agents import AGENTS
 from potluck.errors import PotluckError, file_faults
 from potluck.mechanisms.redistribution import RedistributionConfig
 from potluck.scenario import Scenario, render
+from potluck.studies.paper import adapt
 from potluck.training.config import RunConfig, computed_with, setup_one
 from potluck.training.files import write_text
 from potluck.training.run import check_room
@@ -24,6 +25,8 @@ SCHEMES = ("mpgd", "maa2c", "mappo", "greedy", "wpr")
 INTENSITIES = (0.0, 1.0, 2.0, 4.0, 5.0, 8.0, 16.0, 32.0)
 """α0 of the paper's third figure."""
 SCHEDULES = ("constant", "gain", "printed")
+PARTS = ("schemes", "intensities", "schedules", "adaptivity")
+"""Of a study: the comparison, α0, the rules for α, and a federation that changes."""
 LOOKS = 20
 """At every training, at least: between them it is measured, and the federation changes."""
 MILESTONES = (0.1, 0.25, 0.5, 1.0)
@@ -43,6 +46,8 @@ class StudyConfig:
     """That a seed learns in at once, and in which what is learnt is measured."""
     schemes: tuple[str, ...] = SCHEMES
     """Agents that are compared, those without which nothing can be judged among them."""
+    parts: tuple[str, ...] = PARTS
+    """What is done; the schemes always are."""
 
     def __post_init__(self) -> None:
         own = [name for name, spec in AGENTS.items() if not spec.joint and spec.usage is None and name != "random"]
@@ -52,6 +57,11 @@ class StudyConfig:
         for needed in ("mpgd", "wpr"):
             if needed not in self.schemes:
                 raise PotluckError(f"must name {needed}: the claims are about it", field="schemes")
+        for part in self.parts:
+            if part not in PARTS or self.parts.count(part) > 1:
+                raise PotluckError(f"must be of {', '.join(PARTS)}, each once, got {part!r}", field="parts")
+        if PARTS[0] not in self.parts:
+            raise PotluckError(f"must name {PARTS[0]}: everything is measured against them", field="parts")
         for name, least in (("seeds", 2), ("games", 2), ("slots", 1)):
             if getattr(self, name) < least:
                 raise PotluckError(f"must be {least} or more, got {getattr(self, name)}", field=name)
@@ -82,9 +92,14 @@ class StudyConfig:
         return RunConfig(scenario, scheme, slots=min(enough, self.slots), seeds=seeds, games=self.games, looks=LOOKS)
 
     @property
-    def redistributes(self) -> bool:
-        """Whether there is one α0 to vary."""
-        return one_intensity(self.scenario)
+    def sweeps(self) -> bool:
+        """Whether α0 is varied."""
+        return "intensities" in self.parts and one_intensity(self.scenario)
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is a federation that changes."""
+        return "adaptivity" in self.parts and adapt.possible(self.scenario)
 
     def cells(self) -> dict[str, RunConfig]:
         """Every training but those of adaptivity, by name."""
@@ -95,14 +110,14 @@ class StudyConfig:
                 found[f"{world}/{scheme}"] = self.run(scenario, scheme, seeds)
             for rule in self.rules(world):
                 found[schedule_cell(world, rule)] = self.run(_changed(scenario, schedule=rule), "mpgd", seeds)
-        if self.redistributes:
+        if self.sweeps:
             for level in INTENSITIES:
                 found[intensity_cell(level)] = self.run(_changed(self.scenario, intensity=level), "mpgd", self.seeds)
         return found
 
     def rules(self, world: str) -> tuple[str, ...]:
         """For α, that are compared in a world; the printed one, which nobody would use, in the main one only."""
-        if not one_intensity(self.worlds[world]):
+        if "schedules" not in self.parts or not one_intensity(self.worlds[world]):
             return ()
         return SCHEDULES if world == self.main else SCHEDULES[:2]
 
@@ -133,7 +148,7 @@ def schedule_cell(world: str, rule: str) -> str:
 def _written(config: StudyConfig) -> dict[str, Any]:
     worlds = {name: world.model_dump(mode="json") for name, world in config.worlds.items()}
     numbers = {name: getattr(config, name) for name in ("seeds", "slots", "games")}
-    return {"worlds": worlds, **numbers, "schemes": list(config.schemes)}
+    return {"worlds": worlds, **numbers, "schemes": list(config.schemes), "parts": list(config.parts)}
 
 
 def begin_study(config: StudyConfig, folder: Path) -> None:
@@ -143,7 +158,7 @@ def begin_study(config: StudyConfig, folder: Path) -> None:
             raise PotluckError(f"{folder}: holds another study; name another folder", field="out")
         return
     run = config.run(config.scenario, "mpgd", config.seeds)
-    lanes = config.seeds * len(INTENSITIES) + 2 * config.fewer * (len(config.worlds) - 1)  # of one program
+    lanes = config.seeds * (len(INTENSITIES) if config.sweeps else 2) + 2 * config.fewer * (len(config.worlds) - 1)
     check_room(run, setup_one(run), lanes)
     with file_faults(folder, "name a folder to write to"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +174,7 @@ def read_study(folder: Path) -> StudyConfig:
         written = json.loads(place.read_text(encoding="utf-8"))
         worlds = {name: Scenario.model_validate(world) for name, world in written["worlds"].items()}
         numbers = {name: int(written[name]) for name in ("seeds", "slots", "games")}
-        return StudyConfig(worlds, **numbers, schemes=tuple(written["schemes"]))
+        return StudyConfig(worlds, **numbers, schemes=tuple(written["schemes"]), parts=tuple(written["parts"]))
     except FileNotFoundError:
         raise PotluckError(f"{folder}: no study here; begin one with `potluck study paper --out {folder}`") from None
     except (ValidationError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as fault:

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +42,21 @@ class Findings:
     adapted: Mapping[str, Any]
     """By scheme; empty where the federation could not change."""
     adapted_planners: Sequence[Any]
+    equilibria: Mapping[str, Any] = field(default_factory=dict)
+    """World by world the best equilibrium without redistribution that was found."""
 
     @classmethod
     def read(cls, config: StudyConfig, folder: Path) -> "Findings":
         cells = config.cells()
-        possible = adapt.possible(config.scenario)
         return cls(
             config,
             {name: read_result(folder, same_as(cells, name)) for name in cells},
             {world: read_result(folder, f"{world}/planner") for world in config.worlds},
-            {scheme: read_result(folder, f"adapt/{scheme}") for scheme in config.schemes} if possible else {},
-            [read_result(folder, f"adapt/planner-{stage}") for stage in range(len(adapt.STAGES))] if possible else [],
+            {scheme: read_result(folder, f"adapt/{scheme}") for scheme in config.schemes} if config.changes else {},
+            [read_result(folder, f"adapt/planner-{stage}") for stage in range(len(adapt.STAGES))]
+            if config.changes
+            else [],
+            {world: read_result(folder, f"{world}/equilibrium") for world in config.worlds},
         )
 
     def last(self, cell: str) -> list[dict[str, Any]]:
@@ -67,6 +71,23 @@ class Findings:
         if scheme == "fixed:1":
             return np.array([seed["everything"]["welfare"] for seed in self.last(f"{world}/mpgd")])
         return np.array([seed["welfare"] for seed in self.last(f"{world}/{scheme}")])
+
+    def shares(self, world: str, own: Float[np.ndarray, " seeds"]) -> Row:
+        """Of the planner's gain, over WPR as it was learnt and over the best equilibrium without redistribution that
+        was found; how far WPR is from an equilibrium. No share is given of a gain that is within its interval.
+        """
+        planned, row = self.planned(world), Row()
+        share = gain_share(own, self.welfare(world, "wpr"), planned)
+        row |= spread_of(share, "gain_share") if share else {}
+        if world in self.equilibria:
+            share = gain_share(own, self.unpaid(world), planned)
+            row |= spread_of(share, "gain_share_over_equilibrium") if share else {}
+        return row | {"wpr_share_of_stake": share_of_stake(self.last(f"{world}/wpr")).mean}
+
+    def unpaid(self, world: str) -> Float[np.ndarray, " games"]:
+        """Welfare of the best equilibrium without redistribution, game by game, without the luck that WPR has too."""
+        luck = np.mean([seed["games"] for seed in self.last(f"{world}/wpr")], axis=0)
+        return np.asarray(np.array(self.equilibria[world]["games"]) - luck + luck.mean())
 
     def planned(self, world: str) -> Float[np.ndarray, " games"]:
         """The planner's welfare in each game: its luck is the games'."""
@@ -96,22 +117,37 @@ def schemes(found: Findings) -> Table:
     """World by world, scheme by scheme: welfare, share of the planner's gain, NashConv, how soon."""
     rows = []
     for world in found.config.worlds:
-        planned, wpr = found.planned(world), found.welfare(world, "wpr")
-        rows.append({"world": world, "scheme": "planner", **spread_of(mean(planned), "welfare")})
+        row = {"world": world, "scheme": "planner", **spread_of(mean(found.planned(world)), "welfare")}
+        by = found.planners[world].get("found_by")  # studies before did not say
+        rows.append(row | ({"found_by": by} if by else {}))
+        if world in found.equilibria:
+            rows.append({"world": world, "scheme": "equilibrium without redistribution", **_unpaid(found, world)})
         for scheme in (*found.config.schemes, "random", "fixed:1"):
             own = found.welfare(world, scheme)
             row = {"world": world, "scheme": scheme, **spread_of(mean(own), "welfare"),
                    **spread_of(interquartile_mean(own), "iqm")}  # fmt: skip
-            share = gain_share(own, wpr, planned)
-            row |= spread_of(share, "gain_share") if share else {}
+            row |= found.shares(world, own)
             if scheme in found.config.schemes:
                 last = found.last(f"{world}/{scheme}")
+                row |= spread_of(share_of_stake(last), "share_of_stake")
                 row |= spread_of(mean(np.array([sum(seed["gains"]) for seed in last])), "nash_conv")
                 row["stake"] = float(np.mean([sum(seed["stakes"]) for seed in last]))
                 row |= spread_of(mean(slots_to(found, world, scheme)), "slots_to_95")
                 row |= spread_of(improvement(found.welfare(world, "mpgd"), own), "mpgd_better")
             rows.append(row)
     return rows
+
+
+def _unpaid(found: Findings, world: str) -> Row:
+    """What the best equilibrium without redistribution earns, and how far it is from one."""
+    best = found.equilibria[world]
+    return {
+        **spread_of(mean(found.unpaid(world)), "welfare"),
+        "nash_conv": sum(best["gains"]),
+        "stake": sum(best["stakes"]),
+        "share_of_stake": sum(best["gains"]) / sum(best["stakes"]) if sum(best["stakes"]) else 0.0,
+        "found_by": best["found_by"],
+    }
 
 
 def slots_to(found: Findings, world: str, scheme: str) -> Float[np.ndarray, " seeds"]:
@@ -179,19 +215,18 @@ def silos(found: Findings) -> Table:
 
 def intensities(found: Findings) -> Table:
     """Welfare and price of anarchy against α0."""
-    if not found.config.redistributes:
+    if not found.config.sweeps:
         return []
-    planned, wpr, rows = found.planned(found.config.main), found.welfare(found.config.main, "wpr"), []
+    planned, rows = found.planned(found.config.main), []
     for level in INTENSITIES:
         own = welfare_of(found, intensity_cell(level))
-        share = gain_share(own, wpr, planned)
         anarchy = bca(lambda best, own, axis: best.mean(axis) / own.mean(axis), planned, own)
         rows.append(
             {
                 "intensity": level,
                 **spread_of(mean(own), "welfare"),
                 **spread_of(interquartile_mean(own), "iqm"),
-                **(spread_of(share, "gain_share") if share else {}),
+                **found.shares(found.config.main, own),
                 **spread_of(anarchy, "price_of_anarchy"),
             }
         )
@@ -206,12 +241,9 @@ def schedules(found: Findings) -> Table:
     """Welfare under each rule for α, at the same α0."""
     rows = []
     for world in found.config.worlds:
-        planned, wpr = found.planned(world), found.welfare(world, "wpr")
         for rule in found.config.rules(world):
             own, constant = (welfare_of(found, schedule_cell(world, name)) for name in (rule, "constant"))
-            share = gain_share(own, wpr, planned)
-            row = {"world": world, "schedule": rule, **spread_of(mean(own), "welfare")}
-            row |= spread_of(share, "gain_share") if share else {}
+            row = {"world": world, "schedule": rule, **spread_of(mean(own), "welfare"), **found.shares(world, own)}
             rows.append(row | spread_of(difference(own, constant), "over_constant"))
     return rows
 

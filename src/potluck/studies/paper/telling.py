@@ -79,6 +79,7 @@ def _settings(config: StudyConfig, folder: Path) -> dict[str, str]:
         "seeds": seeds_of(config),
         "slots of each seed": f"{config.slots:,}",
         "games at once": str(config.games),
-        "tuning": "none: every learner has the same networks, rates and epochs, but for what its name means",
+        "tuning": "the same for every learner: three learning rates, on the curve (docs/learning.md); MAA2C's is 3e-3, "
+        "MPGD's and MAPPO's 1e-3; networks and epochs are the same, but for what a name means",
         **{name: str(value) for name, value in computed.items()},
     }

@@ -9,25 +9,29 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from potluck.errors import PotluckError, file_faults
 from potluck.game import Planner
 from potluck.scenario import Scenario
+from potluck.studies.bounds import FINALISTS, SEARCH, Candidate, solved_equilibria
 from potluck.studies.deviations import CONSTANTS, followed
+from potluck.studies.followers import keeping_to
+from potluck.studies.judgement import Judgement, imagination_of
 from potluck.studies.paper import adapt
 from potluck.studies.paper.measure import measure, strangers
 from potluck.studies.paper.pace import Pace, Piece, nothing
 from potluck.studies.paper.plan import MILESTONES, STUDY, StudyConfig, read_study
-from potluck.studies.planning import Effort, best_plan
+from potluck.studies.planning import CANDIDATES, USUAL, Effort, Plan, best_plan
 from potluck.training.config import RunConfig, setup_one, values_of, warn_of_other_machine
 from potluck.training.files import write_text
 from potluck.training.loop import Runs, fresh
@@ -38,8 +42,14 @@ RESULTS = "results"
 TRAINING = "training"
 PLAY = 0.4
 """What a slot of play costs beside one of learning, about."""
-THOROUGH = Effort(pairs=128, generations=40, free=80)
+FIT = 20_000.0
+"""What a planner's fit and ascent cost, in slots of learning, about."""
+MODELLED = 1000
+"""Games that solving an equilibrium on real training plays, about."""
+THOROUGH = Effort(rounds=40, games=256)
 """Of a planner's search, where schemes learn for as long."""
+FEWEST = 1
+"""Rounds of a search that finds anything."""
 POINTS = 80
 """Of a learning curve, at most."""
 
@@ -68,6 +78,7 @@ def run_study(folder: Path, *, interval: float = INTERVAL) -> Generator[Step]:
         prepared = {piece: preparing.submit(piece.prepare) for piece in found if not piece.done}
         for piece in prepared:
             yield Step(piece.what, pace.share(), pace.left())
+            pace.begins()
             work = piece.work(prepared[piece].result())
             try:
                 for share in work:
@@ -84,11 +95,13 @@ def pieces(config: StudyConfig, folder: Path, interval: float = INTERVAL) -> lis
     """All that there is to do, in order."""
     cells = config.cells()
     trained = {name: run for name, run in cells.items() if same_as(cells, name) == name}
-    found = [_planned(config, world, folder) for world in config.worlds]
+    found: list[Piece] = []
     for job in programs(list(trained.items()), ("cell",), folder / TRAINING):
         marked = dataclasses.replace(job, beside=config.digest, snapshots=milestones(job.config))
         found += _of_program(config, marked, folder, interval)
-    return found + (_adaptivity(config, folder, interval) if adapt.possible(config.scenario) else [])
+    for world in config.worlds:
+        found += [_planned(config, world, folder), _unpaid(config, world, folder)]
+    return found + (_adaptivity(config, folder, interval) if config.changes else [])
 
 
 def same_as(cells: dict[str, RunConfig], name: str) -> str:
@@ -244,43 +257,122 @@ def _curve(job: Job, cell: str, points: int = POINTS) -> dict[str, Any]:
 
 
 def _planned(config: StudyConfig, world: str, folder: Path) -> Piece:
-    """The best plan for all that is found in a world."""
-    scenario = config.worlds[world]
-    file = result_file(folder, f"{world}/planner")
+    """The best plan for all, found by search that begins among what all seeds of all schemes have learnt to play."""
+    scenario, file = config.worlds[world], result_file(folder, f"{world}/planner")
 
-    def planner() -> Planner:
-        return Planner(adapt.game_of(setup_one(config.run(scenario, "random", 1))))
+    def work(_: None) -> Generator[float]:
+        learnt = {scheme: _learnt(config, folder, f"{world}/{scheme}") for scheme in config.schemes}
+        yield from _plan(config, _planner(config, scenario), scenario, file, learnt)
 
-    work = functools.partial(_plan, config, planner, scenario, file)
-    return Piece(f"planner of {world}", _planning_cost(config, scenario), (file,), work)
+    starts = len(config.schemes) * config.seeds
+    return Piece(f"planner of {world}", _planning_cost(effort_of(config), scenario, starts), (file,), work)
+
+
+def _learnt(config: StudyConfig, folder: Path, cell: str) -> list[dict[str, Any]]:
+    """Every seed's play after the whole training."""
+    seeds: list[dict[str, Any]] = read_result(folder, same_as(config.cells(), cell))["milestones"][-1]["seeds"]
+    return seeds
+
+
+def _as_plan(play: dict[str, Any]) -> Plan:
+    return jnp.asarray(play["contributions"], jnp.float32)
+
+
+def _unpaid(config: StudyConfig, world: str, folder: Path) -> Piece:
+    """The best equilibrium without redistribution: solved, or as a seed of WPR has learnt it."""
+    scenario, file = config.worlds[world], result_file(folder, f"{world}/equilibrium")
+    run = config.run(scenario, "wpr", 1)
+
+    def work(_: None) -> Generator[float]:
+        yield 0.0
+        learnt = _learnt(config, folder, f"{world}/wpr")
+        planned = read_result(folder, f"{world}/planner")
+        environment = setup_one(run).environment
+        starts = jnp.stack([*map(_as_plan, learnt), _as_plan(planned)])
+        unpaid = dataclasses.replace(run, agent="wpr")
+        imagination = imagination_of(keeping_to(starts, unpaid, environment))
+        solved = solved_equilibria(environment, unpaid, starts, config.games, imagination)
+        plays = {f"wpr, seed {seed}": play for seed, play in enumerate(learnt)}
+        if solved is not None:
+            plans, judged = solved
+            plays |= {f"solved {number + 1}": _of_judged(judged.of(number)) for number in range(len(plans))}
+        candidates = [
+            Candidate(name, play["welfare"], sum(play["gains"]) / sum(play["stakes"]) if sum(play["stakes"]) else 0.0)
+            for name, play in plays.items()
+        ]
+        best = max(candidates, key=lambda candidate: candidate.rank)
+        found = {name: plays[best.name][name] for name in ("welfare", "games", "gains", "stakes", "contributions")}
+        _keep(file, {**found, "found_by": best.name})
+
+    ways = FINALISTS * len(CONSTANTS) * config.scenario.silos.count
+    return Piece(
+        f"equilibrium without redistribution of {world}",
+        2 * FIT + PLAY * (ways * config.games + MODELLED) * scenario.horizon,
+        (file,),
+        work,
+    )
+
+
+def _of_judged(judged: Judgement) -> dict[str, Any]:
+    """What one seed's test found, as a cell's results have it."""
+    return {
+        "welfare": float(judged.own.welfare.mean(dtype=float)),
+        "games": judged.own.welfare[0].mean(1, dtype=float).tolist(),
+        "gains": judged.gains[0].tolist(),
+        "stakes": judged.stakes.tolist(),
+        "contributions": judged.own.mean_play[0].tolist(),
+    }
+
+
+def _planner(config: StudyConfig, scenario: Scenario) -> Planner:
+    return Planner(adapt.game_of(setup_one(config.run(scenario, "random", 1))))
 
 
 def effort_of(config: StudyConfig) -> Effort:
-    """A search plays about as many slots as a scheme learns from in all seeds, but never too few to find anything."""
-    plans = config.seeds * config.slots // config.scenario.horizon
-    if plans < THOROUGH.plans:
-        return Effort(generations=min(max(plans // (2 * Effort.pairs), 16), 40))
+    """A search may play a few times as many games as a scheme learns from in all seeds, and ends when it no longer
+    gains; but never too few to find anything.
+    """
+    games = config.seeds * config.slots // config.scenario.horizon
+    if games < THOROUGH.rounds * THOROUGH.games:
+        return dataclasses.replace(USUAL, rounds=min(max(games // USUAL.games, FEWEST), USUAL.rounds))
     return THOROUGH
 
 
-def _planning_cost(config: StudyConfig, scenario: Scenario) -> float:
-    return PLAY * effort_of(config).plans * scenario.horizon
+def _planning_cost(effort: Effort, scenario: Scenario, starts: int = 0) -> float:
+    """Of half of the rounds that it may take."""
+    rounds = (effort.rounds + 1) // 2
+    plays = rounds * effort.round_plays + (starts + 1) * effort.checking + CANDIDATES * effort.choosing
+    return FIT * rounds + PLAY * plays * scenario.horizon
 
 
 def _plan(
-    config: StudyConfig, planner: Callable[[], Planner], scenario: Scenario, file: Path, _: None
+    config: StudyConfig,
+    planner: Planner,
+    scenario: Scenario,
+    file: Path,
+    learnt: Mapping[str, Sequence[dict[str, Any]]] | None = None,
 ) -> Generator[float]:
-    """Search, and play what was found in the games that everything is measured in."""
-    one = planner()
-    plan = yield from best_plan(one, scenario, effort_of(config))
-    played = followed(one, plan, scenario.discount, config.games)
+    """Search, and play what was found in the games that everything is measured in; never below what was learnt."""
+    plays = {
+        f"{scheme}, seed {seed}": play for scheme, seeds in (learnt or {}).items() for seed, play in enumerate(seeds)
+    }
+    plan = yield from best_plan(planner, scenario, effort_of(config), [_as_plan(play) for play in plays.values()])
+    played, found_by = followed(planner, plan, scenario.discount, config.games), SEARCH
+    best = max(plays, key=lambda name: plays[name]["welfare"], default=None)
+    if best is not None and plays[best]["welfare"] > played.welfare.mean(dtype=float):
+        played = followed(planner, _as_plan(plays[best]), scenario.discount, config.games)
+        found_by = f"mean play of {best}"
     found = {
         "welfare": float(played.welfare.mean(dtype=float)),
         "games": played.welfare[0].mean(1, dtype=float).tolist(),
         "payoffs": played.slot_payoffs.mean((0, 1, 2), dtype=float).tolist(),
         "precision": played.precision[0].mean(0).tolist(),
         "contributions": played.contributions[0].mean(0).tolist(),
+        "found_by": found_by,
     }
+    if best is not None and plays[best]["welfare"] > found["welfare"]:  # it earns by reacting, as no plan can
+        own = {name: plays[best][name] for name in ("welfare", "games", "payoffs", "precision", "contributions")}
+        found = {**own, "found_by": f"play of {best}"}
     _keep(file, found)
 
 
@@ -293,18 +385,20 @@ def _adaptivity(config: StudyConfig, folder: Path, interval: float) -> list[Piec
         names = list(_cells_of(job))
         files = tuple(result_file(folder, name) for name in names)
         marked = dataclasses.replace(job, beside=config.digest)
-        work = functools.partial(_adapt, dict(zip(names, files, strict=True)), interval)
-        cost = config.slots * len(job.labels)
-        found.append(Piece(f"training {', '.join(names)}", cost, files, work, marked.compiled))
+        adapting = functools.partial(_adapt, dict(zip(names, files, strict=True)), interval)
+        slots = config.slots * len(job.labels)
+        found.append(Piece(f"training {', '.join(names)}", slots, files, adapting, marked.compiled))
     for stage, name in enumerate(adapt.STAGES):
         file = result_file(folder, f"adapt/planner-{stage}")
 
-        def planner(stage: int = stage) -> Planner:
+        def work(_: None, stage: int = stage, file: Path = file) -> Generator[float]:
             one = setup_one(config.run(scenario, "random", 1))
-            return adapt.planner_of(adapt.stage_of(one, stage))
+            planner = adapt.planner_of(adapt.stage_of(one, stage))
+            yield from _plan(config, planner, scenario, file)
 
-        work = functools.partial(_plan, config, planner, scenario, file)
-        found.append(Piece(f"planner of adaptivity, {name}", _planning_cost(config, scenario), (file,), work))
+        found.append(
+            Piece(f"planner of adaptivity, {name}", _planning_cost(effort_of(config), scenario), (file,), work)
+        )
     return found
 
 

@@ -1,0 +1,269 @@
+"""Model-based policy gradient: a silo learns how precision comes about, and improves its own play in imagination.
+
+A real federation plays hundreds of slots, not a hundred thousand. All silos see all contributions and the precision of
+every slot, and each knows what it earned. That is enough to learn what a plan of one's own would earn, if the others
+went on as they do.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from potluck.agents.actors import PlanActor
+from potluck.agents.earnings import Earnings, Games, Seen, earnings_of
+from potluck.agents.learner import Act, Diagnostics, Window
+from potluck.agents.precision_model import Law, ensemble, fit, turns
+from potluck.devices import gathered
+
+NEAR, FAR, BENDS = 0.02, 0.2, 5
+"""How far a game is played from the plan: from so much to so much; bends of a changed stretch."""
+Plan: TypeAlias = Float[Array, " slots"]
+Plans: TypeAlias = Float[Array, "slots silos"]
+"""Of all silos, in their order."""
+
+
+class Others(eqx.Module):
+    """How all silos act, and what the mechanism answers: means over the last windows, slot by slot."""
+
+    contributions: Plans
+    signal: Float[Array, " slots"]
+
+
+class AgentState(eqx.Module):
+    """All that one silo knows."""
+
+    seat: Int[Array, ""]
+    """Which silo it is."""
+    plan: Plan
+    seen: Seen
+    laws: Law
+    earnings: Earnings
+    others: Others
+    ascents: Int[Array, ""]
+    """How often it has improved its plan."""
+
+
+class MemoryState(eqx.Module):
+    """How far a game is, and what is played in it while exploring."""
+
+    slot: Int[Array, ""]
+    plan: Plan
+
+
+class ModelBased(eqx.Module):
+    """How one silo learns. `others`, `precision` and `signal` are where z_n has them of the newest slot."""
+
+    silos: int
+    slots: int
+    others: int
+    precision: int
+    signal: int | None
+    discount: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.95)
+    room: int = 512
+    """Games on record."""
+    survey: int = 96
+    """Games of plans that differ as much as they can, before any law is fitted."""
+    members: int = 4
+    units: int = 16
+    batch: int = 32
+    first_fit: int = 3000
+    """Steps of the first fit."""
+    fit_per_game: int = 16
+    """Steps of a later fit for every new game; it begins where the last ended."""
+    fit_stride: float = 5e-3
+    beginnings: int = 4
+    """Ascents that begin from taking turns."""
+    together: int = 150
+    """Steps of such an ascent, in which all silos are imagined to climb."""
+    alone: int = 60
+    """Steps of a later one, in which the others stay."""
+    stride: float = 0.05
+    """The first of an ascent."""
+    doubt: float = 0.3
+    """Deviations of the members' opinions that a plan's worth is lowered by."""
+    recent: float = 0.5
+    """Weight of the last window in what the others are thought to do."""
+
+    central = False
+
+    def init(self, key: PRNGKeyArray) -> AgentState:
+        """Its laws begin with public numbers: from the same public record all silos learn the same law, and so expect
+        the same of one another.
+        """
+        del key
+        return AgentState(
+            seat=jnp.asarray(0),
+            plan=jnp.full(self.slots, 0.5),
+            seen=Seen.blank(self.room, self.slots, self.silos),
+            laws=ensemble(self.silos, jax.random.key(0), self.members, self.units),
+            earnings=Earnings.nothing(self.silos),
+            others=Others(jnp.zeros((self.slots, self.silos)), jnp.zeros(self.slots)),
+            ascents=jnp.asarray(0),
+        )
+
+    def seated(self, state: AgentState, player: Int[Array, ""]) -> AgentState:
+        """It must know whose turn it is."""
+        seated: AgentState = eqx.tree_at(lambda s: s.seat, state, player)
+        return seated
+
+    def initial_memory(self, state: AgentState) -> MemoryState:
+        return MemoryState(jnp.asarray(0), state.plan)
+
+    def act(
+        self, state: AgentState, memory: MemoryState, observation: Float[Array, " observation"], key: PRNGKeyArray
+    ) -> tuple[MemoryState, Act]:
+        """Keep to a plan that is drawn when the game begins: any while surveying, then one near the present plan."""
+        del observation
+        drawn = jnp.where(state.ascents > 0, near(state.plan, key), varied(key, self.slots))
+        memory = MemoryState(memory.slot, jnp.where(memory.slot == 0, drawn, memory.plan))
+        memory, action = _follow(memory, memory.plan)
+        return memory, Act(action, action, jnp.zeros_like(action))
+
+    def play(
+        self, state: AgentState, memory: MemoryState, observation: Float[Array, " observation"]
+    ) -> tuple[MemoryState, Float[Array, " action"]]:
+        """Keep to the present plan."""
+        del observation
+        return _follow(memory, state.plan)
+
+    def update(self, state: AgentState, window: Window[MemoryState]) -> tuple[AgentState, MemoryState, Diagnostics]:
+        """Record the games, learn from all on record, improve the plan. Errors are those before learning from them."""
+        games = self._games(state.seat, window)
+        fresh = state.seen.public.games == 0
+        guessed = jax.vmap(lambda law: jax.vmap(law)(games.contributions))(state.laws)
+        paid = state.earnings(games.contributions, games.precision, games.signal, state.seat)
+        seen = state.seen.after(games)
+        others = jax.tree.map(
+            lambda before, now: jnp.where(fresh, now, (1 - self.recent) * before + self.recent * now),
+            state.others,
+            Others(games.contributions.mean(0), games.signal.mean(0)),
+        )
+        ready, first = seen.public.games >= self.survey, state.ascents == 0
+        luck = jax.random.fold_in(jax.random.key(1), seen.public.games)
+        steps = self.fit_per_game * len(games.payoff) + jnp.where(first, self.first_fit, 0)
+        state = AgentState(
+            seat=state.seat,
+            plan=state.plan,
+            seen=seen,
+            laws=fit(state.laws, seen.public, luck, jnp.where(ready, steps, 0), self.batch, self.fit_stride),
+            earnings=earnings_of(seen, state.seat),
+            others=others,
+            ascents=state.ascents + ready,
+        )
+        plan, believed = self._improved(state)
+        return (
+            eqx.tree_at(lambda s: s.plan, state, plan),
+            window.memory_after,
+            {
+                "precision_error": _deviation(guessed.mean(0) - games.precision),
+                "disagreement": jnp.sqrt(guessed.var(0).mean()),
+                "payoff_error": _deviation(paid - games.payoff),
+                "imagined_payoff": believed,
+            },
+        )
+
+    def export(self, state: AgentState) -> PlanActor:
+        """Its plan."""
+        return PlanActor(state.plan[:, None])
+
+    def _games(self, seat: Int[Array, ""], window: Window[MemoryState]) -> Games:
+        """What was contributed, reached and earned in the window's games, on all devices.
+
+        z_n tells of a slot after it: of all but the last in the observations, of the last in what is seen afterwards.
+        """
+        after = jnp.concatenate([window.observation[:, 1:], window.critic_observation_after[:, None]], axis=1)
+        rest = after[..., self.others : self.others + self.silos - 1]
+        places = jnp.arange(self.silos)
+        everybody = jnp.concatenate([window.act.action, rest], axis=-1)
+        everybody = everybody[..., jnp.where(places == seat, 0, places + (places < seat))]
+        precision = after[..., self.precision]
+        signal = jnp.zeros_like(precision) if self.signal is None else after[..., self.signal]
+        here = Games(everybody, precision, signal, window.payoff)
+        everywhere: Games = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), gathered(here))
+        return everywhere
+
+    def _improved(self, state: AgentState) -> tuple[Plan, Float[Array, ""]]:
+        """The plan after an ascent, where there was one, and what it is believed to earn in the long term.
+
+        In the first ascents all silos are imagined to climb, from taking turns: each as if its terms were one's own,
+        since nobody knows another's. Where an average weighs a silo by what it brings, one that brings everything helps
+        as much as all do, and of the equilibria those in which silos take turns earn most (docs/learning.md). Later the
+        others stay as they play, and the silo goes 1/N of its way: all move at once, and whole steps would overshoot.
+        """
+        silos, seat = jnp.arange(self.silos), state.seat
+        present = jnp.any(state.seen.public.contributions > 0, axis=(0, 1)).astype(float)
+
+        def of_all(plans: Plans) -> Plans:
+            return jax.vmap(lambda silo: self._slope(state, plans, silo), out_axes=1)(silos) * present
+
+        def of_own(plans: Plans) -> Plans:
+            return jnp.zeros_like(plans).at[:, seat].set(self._slope(state, plans, seat))
+
+        expected = state.others.contributions.at[:, seat].set(state.plan)
+        ready, beginning = state.ascents > 0, state.ascents <= self.beginnings
+        together = self._climb(
+            turns(self.slots, self.silos) * present, of_all, jnp.where(ready & beginning, self.together, 0)
+        )
+        alone = self._climb(expected, of_own, jnp.where(beginning, 0, self.alone))
+        later = state.plan + (alone[:, seat] - state.plan) / self.silos
+        plan = jnp.where(ready, jnp.where(beginning, together[:, seat], later), state.plan)
+        return plan, self._believed(state, expected.at[:, seat].set(plan), seat)
+
+    def _climb(self, begun: Plans, slope: Callable[[Plans], Plans], steps: Int[Array, ""]) -> Plans:
+        """So many steps of Adam, shorter and shorter."""
+        optimiser = optax.scale_by_adam()
+
+        def step(at: Int[Array, ""], carry: tuple[Plans, optax.OptState]) -> tuple[Plans, optax.OptState]:
+            plans, state = carry
+            change, state = optimiser.update(slope(plans), state)
+            stride = self.stride * (1 + jnp.cos(jnp.pi * at / steps)) / 2
+            return jnp.clip(plans + stride * change, 0, 1), state
+
+        reached: Plans = jax.lax.fori_loop(0, steps, step, (begun, optimiser.init(begun)))[0]
+        return reached
+
+    def _slope(self, state: AgentState, plans: Plans, silo: Int[Array, ""]) -> Plan:
+        """Of what a silo is believed to earn, in its own contributions."""
+        slope: Plan = jax.grad(lambda own: self._believed(state, plans.at[:, silo].set(own), silo))(plans[:, silo])
+        return slope
+
+    def _believed(self, state: AgentState, plans: Plans, silo: Int[Array, ""]) -> Float[Array, ""]:
+        """Mean − deviation of what the members think that a silo earns in the long term, on one's own terms."""
+        worth = self.discount ** jnp.arange(self.slots)
+        earned = jax.vmap(lambda law: state.earnings(plans, law(plans), state.others.signal, silo))(state.laws)
+        each = earned @ (worth / worth.sum())
+        return each.mean() - self.doubt * jnp.sqrt(each.var() + 1e-6)
+
+
+def _follow(memory: MemoryState, plan: Plan) -> tuple[MemoryState, Float[Array, " 1"]]:
+    action = plan[jnp.minimum(memory.slot, len(plan) - 1)][None]
+    return MemoryState(memory.slot + 1, memory.plan), action
+
+
+def _deviation(error: Float[Array, "games slots"]) -> Float[Array, ""]:
+    return jnp.sqrt(jnp.mean(error**2))
+
+
+def varied(key: PRNGKeyArray, slots: int) -> Plan:
+    """A plan at any level, often near 0 or 1, that rises or falls, is noisy, or leaves slots out."""
+    of_all, of_noise, of_gaps = jax.random.split(key, 3)
+    level, fall, rough, gaps = jax.random.uniform(of_all, (4,))
+    plan = jnp.sin(level * jnp.pi / 2) ** 2 + 1.5 * (fall - 0.3) * jnp.linspace(0.5, -0.5, slots)
+    plan += 0.3 * rough * jax.random.normal(of_noise, (slots,))
+    off = (gaps < 0.3) & (jax.random.uniform(of_gaps, (slots,)) < 0.4)
+    return jnp.where(off, 0.0, jnp.clip(plan, 0, 1))
+
+
+def near(plan: Plan, key: PRNGKeyArray) -> Plan:
+    """A plan that differs a little: in single slots, in all, or in stretches."""
+    of_size, single, whole, bends = jax.random.split(key, 4)
+    size = NEAR * (FAR / NEAR) ** jax.random.uniform(of_size, (3,))
+    slots = len(plan)
+    stretch = jnp.interp(jnp.linspace(0, BENDS - 1, slots), jnp.arange(BENDS), jax.random.normal(bends, (BENDS,)))
+    moves = jax.random.normal(single, (slots,)), jax.random.normal(whole, ()), stretch
+    return jnp.clip(plan + sum(far * move for far, move in zip(size, moves, strict=True)), 0, 1)

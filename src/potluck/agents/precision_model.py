@@ -1,0 +1,209 @@
+"""The law of precision, learnt from games that were played: an ensemble of small recurrent networks.
+
+A plan fixes all contributions, so precision can be predicted from them alone. A power law of the data so far explains
+most of it. The rest depends on how the data came: late and small contributions of all lift precision, as a smaller
+learning rate would. A recurrent network learns that rest.
+"""
+
+from typing import TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from potluck.devices import device_count, device_index, everywhere
+
+MEMBERS, UNITS = 4, 32
+"""Of an ensemble, unless told otherwise."""
+BATCH, FIT_STEP = 64, 5e-3
+"""Games per step of a fit, and the first stride of Adam, likewise."""
+ASCENT_STEPS, ASCENT_STEP = 300, 0.03
+DOUBT = 1.0
+"""Standard deviations of the members' opinions that a plan's worth is lowered by."""
+NOISE = 0.01
+"""Of the precision of a slot, about: the unit of the loss."""
+TURN, BETWEEN = 1.0, 0.3
+"""What a silo brings when it is its turn and when it is not."""
+Plan: TypeAlias = Float[Array, "slots silos"]
+
+
+class Law(eqx.Module):
+    """P_t = c − exp(g − b·log(1 + x_t) + h_t): x_t is the progress so far, and h_t is recurrent in d_1 … d_t.
+
+    An average weighs a silo by what it brings, so a slot's progress is made of what all bring, Σ_n w_n d_n,
+    and what one brings as the average weighs it, Σ_n w_n d_n² / Σ_n w_n d_n. How much each counts is learnt.
+    """
+
+    ceiling: Float[Array, ""]
+    gap: Float[Array, ""]
+    exponent: Float[Array, ""]
+    data: Float[Array, " silos"]
+    """log w."""
+    progress: Float[Array, " 2"]
+    """log of what the two numbers weigh."""
+    cell: eqx.nn.GRUCell
+    head: eqx.nn.Linear
+
+    def __init__(self, silos: int, key: PRNGKeyArray, units: int = UNITS) -> None:
+        first, last = jax.random.split(key)
+        self.ceiling, self.gap, self.exponent = jnp.asarray(1.0), jnp.asarray(0.0), jnp.asarray(0.5)
+        self.data, self.progress = jnp.zeros(silos), jnp.array([1.0, 2.0])
+        self.cell = eqx.nn.GRUCell(3 * silos + 4, units, key=first)
+        head = eqx.nn.Linear(units, 1, key=last)
+        self.head = eqx.tree_at(lambda h: h.bias, head, jnp.zeros(1))
+
+    def __call__(self, plan: Plan) -> Float[Array, " slots"]:
+        """P of every slot."""
+        brought = plan * jnp.exp(self.data)
+        total, squares = brought.sum(1), (brought**2).sum(1)
+        usual, typical = total / len(self.data), (brought * plan).sum(1) / (total + 1e-3)
+        alike = total**2 / (squares + 1e-4) / len(self.data)
+        amount = jnp.log1p(jnp.cumsum(jnp.stack([usual, typical], axis=1) @ jnp.exp(self.progress)))
+        of_each = plan, jnp.sqrt(plan + 1e-3), 1 - jnp.exp(-8 * plan)
+        of_all = jnp.stack([plan.mean(1), typical, alike, amount], axis=1)
+
+        def slot(memory: Float[Array, " units"], now: Float[Array, " inputs"]) -> tuple[Array, Array]:
+            memory = self.cell(now, memory)
+            return memory, self.head(memory)[0]
+
+        _, rest = jax.lax.scan(slot, jnp.zeros(self.cell.hidden_size), jnp.concatenate([*of_each, of_all], axis=1))
+        return self.ceiling - jnp.exp(self.gap - self.exponent * amount + rest)
+
+
+class Record(eqx.Module):
+    """Games that were played, with room for those to come; where there is none left, the oldest give way."""
+
+    contributions: Float[Array, "room slots silos"]
+    precision: Float[Array, "room slots"]
+    games: Int[Array, ""]
+    """All that were ever seen."""
+
+    @staticmethod
+    def blank(room: int, slots: int, silos: int) -> "Record":
+        return Record(jnp.zeros((room, slots, silos)), jnp.zeros((room, slots)), jnp.asarray(0))
+
+    def after(
+        self, contributions: Float[Array, "games slots silos"], precision: Float[Array, "games slots"]
+    ) -> "Record":
+        """With some more games."""
+        places = self.places(len(precision))
+        return Record(
+            self.contributions.at[places].set(contributions[-len(places) :]),
+            self.precision.at[places].set(precision[-len(places) :]),
+            self.games + len(precision),
+        )
+
+    @property
+    def kept(self) -> Int[Array, ""]:
+        """How many of them are still there."""
+        return jnp.minimum(self.games, len(self.precision))
+
+    def places(self, games: int) -> Int[Array, " kept"]:
+        """Where the last of so many more games go: all of them, or as many as there is room for."""
+        room = len(self.precision)
+        return (self.games + jnp.arange(games)[-room:]) % room
+
+
+def turns(slots: int, silos: int) -> Plan:
+    """One silo after the other brings everything: where an ascent ends well (docs/learning.md, taking turns)."""
+    return jnp.where(jnp.arange(slots)[:, None] % silos == jnp.arange(silos), TURN, BETWEEN)
+
+
+def ensemble(silos: int, key: PRNGKeyArray, members: int = MEMBERS, units: int = UNITS) -> Law:
+    """Laws that know nothing, side by side on a leading axis."""
+    laws: Law = eqx.filter_vmap(lambda key: Law(silos, key, units))(jax.random.split(key, members))
+    return laws
+
+
+@eqx.filter_jit
+def fit(
+    laws: Law,
+    record: Record,
+    key: PRNGKeyArray,
+    steps: Int[Array, ""],
+    batch: int = BATCH,
+    first_stride: Float[Array, ""] | float = FIT_STEP,
+) -> Law:
+    """Descend the mean of (P̂_t − P_t)² over slots and games: whole games, in which a law is told nothing but d.
+
+    Members weigh the games differently (a Bayesian bootstrap), so they disagree where few games speak. Devices that
+    share the games of a program share a batch too.
+    """
+    optimiser = optax.scale_by_adam(b2=0.99)
+    shared = batch % device_count() == 0
+    part = batch // device_count() if shared else batch
+    begin = part * device_index() if shared else 0
+
+    def one(law: Law, member: Int[Array, ""]) -> Law:
+        weights = jax.random.exponential(jax.random.key(member), record.precision.shape[:1])
+        luck = jax.random.fold_in(key, member)
+
+        def loss(law: Law, games: Int[Array, " batch"]) -> Float[Array, ""]:
+            error = (jax.vmap(law)(record.contributions[games]) - record.precision[games]) / NOISE
+            return jnp.mean(weights[games] * jnp.mean(error**2, axis=1))
+
+        def step(at: Int[Array, ""], carry: tuple[Law, optax.OptState]) -> tuple[Law, optax.OptState]:
+            law, state = carry
+            games = jax.random.randint(jax.random.fold_in(luck, at), (batch,), 0, record.kept)
+            gradient = jax.grad(loss)(law, jax.lax.dynamic_slice_in_dim(games, begin, part))
+            change, state = optimiser.update(jax.tree.map(everywhere, gradient), state)
+            stride = first_stride * (1 + jnp.cos(jnp.pi * at / steps)) / 2
+            return jax.tree.map(lambda leaf, by: leaf - stride * by, law, change), state
+
+        fitted: Law = jax.lax.fori_loop(0, steps, step, (law, optimiser.init(law)))[0]
+        return fitted
+
+    fitted: Law = jax.vmap(one)(laws, jnp.arange(len(laws.ceiling)))
+    return fitted
+
+
+class Worth(eqx.Module):
+    """Welfare of a slot is linear in what happens in it: W_t = p·P_t + Σ_n c_n d_{n,t} + w."""
+
+    precision: Float[Array, ""]
+    contributions: Float[Array, " silos"]
+    rest: Float[Array, ""]
+
+    def __call__(self, plan: Plan, precision: Float[Array, " slots"]) -> Float[Array, ""]:
+        """Its mean over slots."""
+        return self.precision * precision.mean() + (plan @ self.contributions).mean() + self.rest
+
+
+def worth_of(
+    welfare: Float[np.ndarray, "games slots"],
+    precision: Float[np.ndarray, "games slots"],
+    contributions: Float[np.ndarray, "games slots silos"],
+) -> Worth:
+    """By least squares: exact where terms stay, their mean where they are drawn anew; absent silos cost nothing."""
+    known = np.concatenate([precision[..., None], contributions, np.ones((*precision.shape, 1))], axis=2, dtype=float)
+    found = np.linalg.lstsq(known.reshape(welfare.size, -1), welfare.ravel().astype(float), rcond=None)[0]
+    return Worth(*(jnp.asarray(part, jnp.float32) for part in (found[0], found[1:-1], found[-1])))
+
+
+@eqx.filter_jit
+def ascend(
+    laws: Law, worth: Worth, present: Float[Array, " silos"], starts: Float[Array, "starts slots silos"]
+) -> tuple[Float[Array, "starts slots silos"], Float[Array, " starts"]]:
+    """From every start climb mean − deviation of what the members think a plan is worth: where they have seen little,
+    they are not believed. The plans, and what is believed of them.
+    """
+    optimiser = optax.adam(optax.cosine_decay_schedule(ASCENT_STEP, ASCENT_STEPS))
+
+    def believed(plan: Plan) -> Float[Array, ""]:
+        each = jax.vmap(lambda law: worth(plan, law(plan)))(laws)
+        return each.mean() - DOUBT * jnp.sqrt(each.var() + 1e-6)
+
+    def from_there(begun: Plan) -> tuple[Plan, Float[Array, ""]]:
+        def step(carry: tuple[Plan, optax.OptState], _: None) -> tuple[tuple[Plan, optax.OptState], None]:
+            plan, state = carry
+            change, state = optimiser.update(-jax.grad(believed)(plan), state)
+            return (jnp.clip(plan + change, 0, 1) * present, state), None
+
+        plan = jax.lax.scan(step, (begun, optimiser.init(begun)), None, ASCENT_STEPS)[0][0]
+        return plan, believed(plan)
+
+    reached: tuple[Array, Array] = jax.vmap(from_there)(starts * present)
+    return reached
