@@ -105,7 +105,7 @@ def main() -> None:
         mechanism = scenario.mechanism.model_copy(update={"intensity": asked.intensity})
         scenario = scenario.model_copy(update={"mechanism": mechanism})
     if asked.task:
-        scenario = on_task(scenario, asked.task, asked.model)
+        scenario = on_task(scenario, asked.task, model=asked.model)
     found: list[dict[str, Any]] = []
     for agent in asked.agents:
         config = RunConfig(scenario, agent, slots=asked.marks[-1], seeds=asked.seeds, games=asked.games)

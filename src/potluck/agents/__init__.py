@@ -3,7 +3,7 @@
 from potluck.agents.actors import Actor
 from potluck.agents.environment import Environment
 from potluck.agents.estimators import ESTIMATORS, TARGETS
-from potluck.agents.learner import Act, Diagnostics, Learner, Seated, Window, window_length
+from potluck.agents.learner import Act, Diagnostics, Learner, Public, Seated, Window, window_length
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import AgentState, PolicyGradient
 from potluck.agents.registry import AGENTS, AgentSpec, Brief, Options, find_agent
@@ -26,6 +26,7 @@ __all__ = [
     "Learner",
     "Options",
     "PolicyGradient",
+    "Public",
     "Random",
     "Seated",
     "Window",

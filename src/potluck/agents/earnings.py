@@ -66,6 +66,10 @@ class Earnings(eqx.Module):
         """What `silo` would earn on these terms."""
         return (features(contributions, precision, signal, silo) - self.middle) @ self.weights + self.rest
 
+    def of_precision(self, precision: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """The part of it that precision earns."""
+        return precision * self.weights[0]
+
 
 def features(
     contributions: Float[Array, "*batch silos"],

@@ -86,6 +86,21 @@ class Seated(Protocol):
         """A fresh state, as that player's."""
 
 
+@runtime_checkable
+class Public(Protocol):
+    """A learner part of whose learning rests on nothing but what all players see.
+
+    `update(state, window)` is `updated(state, window, public(state, window))`. All players come to the same `public`,
+    so a simulation computes it once.
+    """
+
+    def public(self, state: Any, window: Window[Any]) -> Any:
+        """What any player learns from what all see."""
+
+    def updated(self, state: Any, window: Window[Any], known: Any) -> tuple[Any, Any, Diagnostics]:
+        """`update`, where `public` is known."""
+
+
 def window_length(horizon: int) -> int:
     """D: a whole game, 5 slots of games below 8, 32 of games above 64."""
     return horizon if 8 <= horizon <= 64 else 5 if horizon < 8 else 32

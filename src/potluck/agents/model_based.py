@@ -5,7 +5,6 @@ every slot, and each knows what it earned. That is enough to learn what a plan o
 went on as they do.
 """
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 import equinox as eqx
@@ -22,13 +21,18 @@ from potluck.devices import gathered
 
 NEAR, FAR, BENDS = 0.02, 0.2, 5
 """How far a game is played from the plan: from so much to so much; bends of a changed stretch."""
+CONVENTIONS, LATE = 3, 0.2
+"""How many plans are surveyed near, and what all bring in the end of two of them."""
 Plan: TypeAlias = Float[Array, " slots"]
 Plans: TypeAlias = Float[Array, "slots silos"]
 """Of all silos, in their order."""
 
 
 class Others(eqx.Module):
-    """How all silos act, and what the mechanism answers: means over the last windows, slot by slot."""
+    """How all silos act, and what the mechanism answers, slot by slot, over the last windows.
+
+    Of contributions the median counts: who explores around a corner of [0, 1] is seen there, where the mean is not.
+    """
 
     contributions: Plans
     signal: Float[Array, " slots"]
@@ -44,6 +48,8 @@ class AgentState(eqx.Module):
     laws: Law
     earnings: Earnings
     others: Others
+    windows: Int[Array, ""]
+    """How many it has learnt from."""
     ascents: Int[Array, ""]
     """How often it has improved its plan."""
 
@@ -71,10 +77,11 @@ class ModelBased(eqx.Module):
     members: int = 4
     units: int = 16
     batch: int = 32
-    first_fit: int = 3000
+    first_fit: int = 2000
     """Steps of the first fit."""
-    fit_per_game: int = 16
-    """Steps of a later fit for every new game; it begins where the last ended."""
+    fit_slots: int = 491_520
+    """That a later fit looks at, in as many steps as that takes, but no more than the first; it begins where the last
+    ended."""
     fit_stride: float = 5e-3
     beginnings: int = 4
     """Ascents that begin from taking turns."""
@@ -103,6 +110,7 @@ class ModelBased(eqx.Module):
             laws=ensemble(self.silos, jax.random.key(0), self.members, self.units),
             earnings=Earnings.nothing(self.silos),
             others=Others(jnp.zeros((self.slots, self.silos)), jnp.zeros(self.slots)),
+            windows=jnp.asarray(0),
             ascents=jnp.asarray(0),
         )
 
@@ -117,9 +125,15 @@ class ModelBased(eqx.Module):
     def act(
         self, state: AgentState, memory: MemoryState, observation: Float[Array, " observation"], key: PRNGKeyArray
     ) -> tuple[MemoryState, Act]:
-        """Keep to a plan that is drawn when the game begins: any while surveying, then one near the present plan."""
+        """Keep to a plan that is drawn when the game begins, near the present plan.
+
+        While surveying, in every other window any plan, and one near a convention in those between.
+        """
         del observation
-        drawn = jnp.where(state.ascents > 0, near(state.plan, key), varied(key, self.slots))
+        convention = conventions(self.slots, self.silos)[state.windows // 2 % CONVENTIONS, :, state.seat]
+        around = jnp.where(state.ascents > 0, state.plan, convention)
+        anything = (state.ascents == 0) & (state.windows % 2 == 0)
+        drawn = jnp.where(anything, varied(key, self.slots), near(around, key))
         memory = MemoryState(memory.slot, jnp.where(memory.slot == 0, drawn, memory.plan))
         memory, action = _follow(memory, memory.plan)
         return memory, Act(action, action, jnp.zeros_like(action))
@@ -133,6 +147,22 @@ class ModelBased(eqx.Module):
 
     def update(self, state: AgentState, window: Window[MemoryState]) -> tuple[AgentState, MemoryState, Diagnostics]:
         """Record the games, learn from all on record, improve the plan. Errors are those before learning from them."""
+        return self.updated(state, window, self.public(state, window))
+
+    def public(self, state: AgentState, window: Window[MemoryState]) -> Law:
+        """The law that all silos learn from contributions and precision."""
+        games = self._games(state.seat, window)
+        record = state.seen.public.after(games.contributions, games.precision)
+        later = min(self.first_fit, self.fit_slots // (self.batch * self.slots))
+        steps = jnp.where(state.ascents == 0, self.first_fit, later)
+        luck = jax.random.fold_in(jax.random.key(1), record.games)
+        steps = jnp.where(record.games >= self.survey, steps, 0)
+        return fit(state.laws, record, luck, steps, self.batch, self.fit_stride)
+
+    def updated(
+        self, state: AgentState, window: Window[MemoryState], known: Law
+    ) -> tuple[AgentState, MemoryState, Diagnostics]:
+        """`update`, where the law is known."""
         games = self._games(state.seat, window)
         fresh = state.seen.public.games == 0
         guessed = jax.vmap(lambda law: jax.vmap(law)(games.contributions))(state.laws)
@@ -141,19 +171,17 @@ class ModelBased(eqx.Module):
         others = jax.tree.map(
             lambda before, now: jnp.where(fresh, now, (1 - self.recent) * before + self.recent * now),
             state.others,
-            Others(games.contributions.mean(0), games.signal.mean(0)),
+            Others(jnp.median(games.contributions, axis=0), games.signal.mean(0)),
         )
-        ready, first = seen.public.games >= self.survey, state.ascents == 0
-        luck = jax.random.fold_in(jax.random.key(1), seen.public.games)
-        steps = self.fit_per_game * len(games.payoff) + jnp.where(first, self.first_fit, 0)
         state = AgentState(
             seat=state.seat,
             plan=state.plan,
             seen=seen,
-            laws=fit(state.laws, seen.public, luck, jnp.where(ready, steps, 0), self.batch, self.fit_stride),
+            laws=known,
             earnings=earnings_of(seen, state.seat),
             others=others,
-            ascents=state.ascents + ready,
+            windows=state.windows + 1,
+            ascents=state.ascents + (seen.public.games >= self.survey),
         )
         plan, believed = self._improved(state)
         return (
@@ -195,49 +223,64 @@ class ModelBased(eqx.Module):
         as much as all do, and of the equilibria those in which silos take turns earn most (docs/learning.md). Later the
         others stay as they play, and the silo goes 1/N of its way: all move at once, and whole steps would overshoot.
         """
-        silos, seat = jnp.arange(self.silos), state.seat
+        seat = state.seat
         present = jnp.any(state.seen.public.contributions > 0, axis=(0, 1)).astype(float)
-
-        def of_all(plans: Plans) -> Plans:
-            return jax.vmap(lambda silo: self._slope(state, plans, silo), out_axes=1)(silos) * present
-
-        def of_own(plans: Plans) -> Plans:
-            return jnp.zeros_like(plans).at[:, seat].set(self._slope(state, plans, seat))
-
+        own = (jnp.arange(self.silos) == seat).astype(float)
         expected = state.others.contributions.at[:, seat].set(state.plan)
         ready, beginning = state.ascents > 0, state.ascents <= self.beginnings
         together = self._climb(
-            turns(self.slots, self.silos) * present, of_all, jnp.where(ready & beginning, self.together, 0)
+            state, turns(self.slots, self.silos) * present, present, jnp.where(ready & beginning, self.together, 0)
         )
-        alone = self._climb(expected, of_own, jnp.where(beginning, 0, self.alone))
+        alone = self._climb(state, expected, own, jnp.where(beginning, 0, self.alone))
         later = state.plan + (alone[:, seat] - state.plan) / self.silos
         plan = jnp.where(ready, jnp.where(beginning, together[:, seat], later), state.plan)
-        return plan, self._believed(state, expected.at[:, seat].set(plan), seat)
+        believed = self._worth_of_precision(state, expected.at[:, seat].set(plan)) + self._paid(
+            state, plan, expected, seat
+        )
+        return plan, believed
 
-    def _climb(self, begun: Plans, slope: Callable[[Plans], Plans], steps: Int[Array, ""]) -> Plans:
-        """So many steps of Adam, shorter and shorter."""
+    def _climb(self, state: AgentState, begun: Plans, who: Float[Array, " silos"], steps: Int[Array, ""]) -> Plans:
+        """So many steps of Adam, shorter and shorter, of those who climb."""
         optimiser = optax.scale_by_adam()
 
         def step(at: Int[Array, ""], carry: tuple[Plans, optax.OptState]) -> tuple[Plans, optax.OptState]:
-            plans, state = carry
-            change, state = optimiser.update(slope(plans), state)
+            plans, moments = carry
+            change, moments = optimiser.update(self._slopes(state, plans) * who, moments)
             stride = self.stride * (1 + jnp.cos(jnp.pi * at / steps)) / 2
-            return jnp.clip(plans + stride * change, 0, 1), state
+            return jnp.clip(plans + stride * change, 0, 1), moments
 
         reached: Plans = jax.lax.fori_loop(0, steps, step, (begun, optimiser.init(begun)))[0]
         return reached
 
-    def _slope(self, state: AgentState, plans: Plans, silo: Int[Array, ""]) -> Plan:
-        """Of what a silo is believed to earn, in its own contributions."""
-        slope: Plan = jax.grad(lambda own: self._believed(state, plans.at[:, silo].set(own), silo))(plans[:, silo])
-        return slope
+    def _slopes(self, state: AgentState, plans: Plans) -> Plans:
+        """Of what each silo is believed to earn on one's own terms, in its own contributions.
 
-    def _believed(self, state: AgentState, plans: Plans, silo: Int[Array, ""]) -> Float[Array, ""]:
-        """Mean − deviation of what the members think that a silo earns in the long term, on one's own terms."""
-        worth = self.discount ** jnp.arange(self.slots)
-        earned = jax.vmap(lambda law: state.earnings(plans, law(plans), state.others.signal, silo))(state.laws)
-        each = earned @ (worth / worth.sum())
+        All earn alike by precision, so one slope tells what a silo's contribution earns it there; what it is paid for
+        the contribution itself comes in addition.
+        """
+
+        def paid(silo: Int[Array, ""]) -> Plan:
+            slope: Plan = jax.grad(lambda own: self._paid(state, own, plans, silo))(plans[:, silo])
+            return slope
+
+        by_precision: Plans = jax.grad(lambda plans: self._worth_of_precision(state, plans))(plans)
+        return by_precision + jax.vmap(paid, out_axes=1)(jnp.arange(self.silos))
+
+    def _worth_of_precision(self, state: AgentState, plans: Plans) -> Float[Array, ""]:
+        """Mean − deviation of what the members think that precision earns in the long term."""
+        each = jax.vmap(lambda law: state.earnings.of_precision(law(plans)) @ self._weights)(state.laws)
         return each.mean() - self.doubt * jnp.sqrt(each.var() + 1e-6)
+
+    def _paid(self, state: AgentState, own: Plan, plans: Plans, silo: Int[Array, ""]) -> Float[Array, ""]:
+        """What a silo earns in the long term beside that, by a plan of its own among those of the others."""
+        plans = plans.at[:, silo].set(own)
+        return state.earnings(plans, jnp.zeros(self.slots), state.others.signal, silo) @ self._weights
+
+    @property
+    def _weights(self) -> Float[Array, " slots"]:
+        """γ^t / Σγ^t."""
+        weights = self.discount ** jnp.arange(self.slots)
+        return weights / weights.sum()
 
 
 def _follow(memory: MemoryState, plan: Plan) -> tuple[MemoryState, Float[Array, " 1"]]:
@@ -247,6 +290,16 @@ def _follow(memory: MemoryState, plan: Plan) -> tuple[MemoryState, Float[Array, 
 
 def _deviation(error: Float[Array, "games slots"]) -> Float[Array, ""]:
     return jnp.sqrt(jnp.mean(error**2))
+
+
+def conventions(slots: int, silos: int) -> Float[Array, "conventions slots silos"]:
+    """Plans for all that need no agreement: turns all along; all at first, then a little; turns, then a little."""
+    time, alternate = jnp.arange(slots)[:, None] / slots, turns(slots, silos)
+    return jnp.stack([
+        alternate,
+        jnp.where(time < 1 / 3, jnp.ones_like(alternate), LATE),
+        jnp.where(time < 2 / 3, alternate, LATE),
+    ])  # fmt: skip
 
 
 def varied(key: PRNGKeyArray, slots: int) -> Plan:

@@ -1,8 +1,8 @@
-"""The law of precision, learnt from games that were played: an ensemble of small recurrent networks.
+"""The law of precision, learnt from games that were played: an ensemble of small recurrent models.
 
-A plan fixes all contributions, so precision can be predicted from them alone. A power law of the data so far explains
-most of it. The rest depends on how the data came: late and small contributions of all lift precision, as a smaller
-learning rate would. A recurrent network learns that rest.
+A plan fixes all contributions, so precision can be predicted from them alone. A power law of the progress so far
+explains most of it. An average of few, or of those who went far, wobbles: what is lost so heals when many bring a
+little late. A recurrent network learns the rest.
 """
 
 from typing import TypeAlias
@@ -19,22 +19,59 @@ from potluck.devices import device_count, device_index, everywhere
 MEMBERS, UNITS = 4, 32
 """Of an ensemble, unless told otherwise."""
 BATCH, FIT_STEP = 64, 5e-3
-"""Games per step of a fit, and the first stride of Adam, likewise."""
+"""Games per step of a fit, and the first stride of Adam for a network, likewise."""
+FORMULA = 4.0
+"""How many times as far a law's few named numbers go in a step."""
+DECAY = 1.0
+"""Of the network's last weights, in units of the loss: it speaks where many games do."""
 ASCENT_STEPS, ASCENT_STEP = 300, 0.03
 DOUBT = 1.0
 """Standard deviations of the members' opinions that a plan's worth is lowered by."""
 NOISE = 0.01
 """Of the precision of a slot, about: the unit of the loss."""
+SMALL = 1e-3
+"""Of what is brought: nothing is divided by less."""
 TURN, BETWEEN = 1.0, 0.3
 """What a silo brings when it is its turn and when it is not."""
 Plan: TypeAlias = Float[Array, "slots silos"]
 
 
+class Wobble(eqx.Module):
+    """n_t = n_{t−1} + r_t·(ν_t − n_{t−1}): what an average of models that went apart is short of.
+
+    Let q = Σx²/Σx, how far the average goes, and m = Σx²/(Σx)², one over how many it is taken of. Then
+    ν = e^size · m^averaging · q^distance · (1 + progress)^fading, of which r = 1 − exp(−q·e^renewal) is new.
+    """
+
+    size: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=-3.0)
+    renewal: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+    averaging: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.5)
+    """Before a softplus, as is `distance`: neither may fall below 0."""
+    distance: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=-2.0)
+    fading: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
+
+    def __call__(
+        self, far: Float[Array, " slots"], few: Float[Array, " slots"], progress: Float[Array, " slots"]
+    ) -> Float[Array, " slots"]:
+        """n of every slot, from q, m and log(1 + progress)."""
+        of_few = jax.nn.softplus(self.averaging) * jnp.log(few)
+        of_far = jax.nn.softplus(self.distance) * jnp.log(far + SMALL)
+        fresh = jnp.exp(self.size + of_few + of_far + self.fading * progress)
+        share = 1 - jnp.exp(-jnp.exp(self.renewal) * far)
+
+        def slot(wobble: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+            wobble = wobble + now[0] * (now[1] - wobble)
+            return wobble, wobble
+
+        return jax.lax.scan(slot, jnp.zeros(()), (share, fresh))[1]
+
+
 class Law(eqx.Module):
-    """P_t = c − exp(g − b·log(1 + x_t) + h_t): x_t is the progress so far, and h_t is recurrent in d_1 … d_t.
+    """P_t = c − exp(g − b·log(1 + x_t) + h_t) − n_t: x_t is the progress so far, n_t the wobble, and h_t is recurrent.
 
     An average weighs a silo by what it brings, so a slot's progress is made of what all bring, Σ_n w_n d_n,
-    and what one brings as the average weighs it, Σ_n w_n d_n² / Σ_n w_n d_n. How much each counts is learnt.
+    and what one brings as the average weighs it, Σ_n w_n d_n² / Σ_n w_n d_n. How much each counts is learnt. But for
+    w the law is the same for any number of silos.
     """
 
     ceiling: Float[Array, ""]
@@ -44,33 +81,34 @@ class Law(eqx.Module):
     """log w."""
     progress: Float[Array, " 2"]
     """log of what the two numbers weigh."""
+    wobble: Wobble
     cell: eqx.nn.GRUCell
-    head: eqx.nn.Linear
+    head: Float[Array, " units"]
 
     def __init__(self, silos: int, key: PRNGKeyArray, units: int = UNITS) -> None:
-        first, last = jax.random.split(key)
         self.ceiling, self.gap, self.exponent = jnp.asarray(1.0), jnp.asarray(0.0), jnp.asarray(0.5)
-        self.data, self.progress = jnp.zeros(silos), jnp.array([1.0, 2.0])
-        self.cell = eqx.nn.GRUCell(3 * silos + 4, units, key=first)
-        head = eqx.nn.Linear(units, 1, key=last)
-        self.head = eqx.tree_at(lambda h: h.bias, head, jnp.zeros(1))
+        self.data, self.progress, self.wobble = jnp.zeros(silos), jnp.array([1.0, 2.0]), Wobble()
+        self.cell, self.head = eqx.nn.GRUCell(7, units, key=key), jnp.zeros(units)
 
     def __call__(self, plan: Plan) -> Float[Array, " slots"]:
         """P of every slot."""
         brought = plan * jnp.exp(self.data)
         total, squares = brought.sum(1), (brought**2).sum(1)
-        usual, typical = total / len(self.data), (brought * plan).sum(1) / (total + 1e-3)
-        alike = total**2 / (squares + 1e-4) / len(self.data)
-        amount = jnp.log1p(jnp.cumsum(jnp.stack([usual, typical], axis=1) @ jnp.exp(self.progress)))
-        of_each = plan, jnp.sqrt(plan + 1e-3), 1 - jnp.exp(-8 * plan)
-        of_all = jnp.stack([plan.mean(1), typical, alike, amount], axis=1)
+        usual, far = total / len(self.data), (brought * plan).sum(1) / (total + SMALL)
+        few = (squares + SMALL) / (total**2 + SMALL)
+        progress = jnp.log1p(jnp.cumsum(jnp.stack([usual, far], axis=1) @ jnp.exp(self.progress)))
+        some = 1 - jnp.exp(-8 * plan)
+        weighed = (brought * some).sum(1) / (total + SMALL)
+        means = plan.mean(1), jnp.sqrt(plan + SMALL).mean(1), some.mean(1)
+        told = jnp.stack([far, few, progress, weighed, *means], axis=1)
 
         def slot(memory: Float[Array, " units"], now: Float[Array, " inputs"]) -> tuple[Array, Array]:
             memory = self.cell(now, memory)
-            return memory, self.head(memory)[0]
+            return memory, self.head @ memory
 
-        _, rest = jax.lax.scan(slot, jnp.zeros(self.cell.hidden_size), jnp.concatenate([*of_each, of_all], axis=1))
-        return self.ceiling - jnp.exp(self.gap - self.exponent * amount + rest)
+        rest = jax.lax.scan(slot, jnp.zeros_like(self.head), told)[1]
+        expected = self.ceiling - jnp.exp(self.gap - self.exponent * progress + rest)
+        return expected - self.wobble(far, few, progress)
 
 
 class Record(eqx.Module):
@@ -140,24 +178,32 @@ def fit(
     def one(law: Law, member: Int[Array, ""]) -> Law:
         weights = jax.random.exponential(jax.random.key(member), record.precision.shape[:1])
         luck = jax.random.fold_in(key, member)
+        strides = _strides(law, first_stride)
 
         def loss(law: Law, games: Int[Array, " batch"]) -> Float[Array, ""]:
             error = (jax.vmap(law)(record.contributions[games]) - record.precision[games]) / NOISE
-            return jnp.mean(weights[games] * jnp.mean(error**2, axis=1))
+            return jnp.mean(weights[games] * jnp.mean(error**2, axis=1)) + DECAY * jnp.sum(law.head**2)
 
         def step(at: Int[Array, ""], carry: tuple[Law, optax.OptState]) -> tuple[Law, optax.OptState]:
             law, state = carry
             games = jax.random.randint(jax.random.fold_in(luck, at), (batch,), 0, record.kept)
             gradient = jax.grad(loss)(law, jax.lax.dynamic_slice_in_dim(games, begin, part))
             change, state = optimiser.update(jax.tree.map(everywhere, gradient), state)
-            stride = first_stride * (1 + jnp.cos(jnp.pi * at / steps)) / 2
-            return jax.tree.map(lambda leaf, by: leaf - stride * by, law, change), state
+            now = (1 + jnp.cos(jnp.pi * at / steps)) / 2
+            return jax.tree.map(lambda leaf, stride, by: leaf - now * stride * by, law, strides, change), state
 
         fitted: Law = jax.lax.fori_loop(0, steps, step, (law, optimiser.init(law)))[0]
         return fitted
 
     fitted: Law = jax.vmap(one)(laws, jnp.arange(len(laws.ceiling)))
     return fitted
+
+
+def _strides(law: Law, stride: Float[Array, ""] | float) -> Law:
+    """The stride of every number: that of the network, more for those that have a name."""
+    network = jax.tree.map(lambda _: stride, (law.cell, law.head))
+    strides: Law = eqx.tree_at(lambda law: (law.cell, law.head), jax.tree.map(lambda _: FORMULA * stride, law), network)
+    return strides
 
 
 class Worth(eqx.Module):

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from potluck.agents import Act, Environment, Learner, Seated, Window
+from potluck.agents import Act, Environment, Learner, Public, Seated, Window
 from potluck.devices import GAMES, device_index, everywhere, gathered, mesh_over
 from potluck.training.lanes import Lanes, each_lane
 
@@ -212,7 +212,12 @@ def window(
         memory_after=players_first(memory),
     )
     for_all = eqx.tree_at(lambda w: (w.first, w.last), jax.tree.map(lambda _: 0, stored), (None, None))
-    agents, memory, diagnostics = jax.vmap(learner.update, in_axes=(0, for_all))(agents, stored)
+    update = learner.update
+    if isinstance(learner, Public):
+        state, seen = jax.tree.map(lambda leaf: leaf[0], (agents, stored))
+        known = learner.public(state, eqx.tree_at(lambda w: (w.first, w.last), seen, (first, last)))
+        update = functools.partial(learner.updated, known=known)
+    agents, memory, diagnostics = jax.vmap(update, in_axes=(0, for_all))(agents, stored)
     means = jax.tree.map(lambda leaf: everywhere(leaf.mean((0, 1))), report)
     return Runs(agents, states, players_first(memory)), means, jax.tree.map(everywhere, dict(diagnostics))
 
