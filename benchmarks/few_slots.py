@@ -28,7 +28,7 @@ from potluck.training.lanes import Lanes
 from potluck.training.loop import Setup, TrainConfig, begin, train
 
 
-def measure(config: RunConfig, marks: list[int], games: int) -> list[dict[str, Any]]:
+def measure(config: RunConfig, marks: list[int], games: int, deviations: int) -> list[dict[str, Any]]:
     """Train one agent, and look at it at every mark."""
     lanes, seeds, begun = setup(config), seeds_of(config), time.monotonic()
     runs = begin(lanes, seeds, config.games)
@@ -61,13 +61,14 @@ def measure(config: RunConfig, marks: list[int], games: int) -> list[dict[str, A
         })  # fmt: skip
         print(_row(found[-1]), {name: round(float(values.mean()), 4) for name, values in outcome.diagnostics.items()},
               np.round(welfare, 1).tolist(), flush=True)  # fmt: skip
-    found[-1]["constant_gain_share"] = _constant_gain(config, lanes, runs.agents, played.payoffs.mean(1), games)
+    if deviations:
+        found[-1]["constant_gain_share"] = _constant_gain(config, lanes, runs.agents, deviations)
     return found
 
 
-def _constant_gain(config: RunConfig, lanes: Lanes[Setup], agents: Any, own: np.ndarray, games: int) -> float:
+def _constant_gain(config: RunConfig, lanes: Lanes[Setup], agents: Any, games: int) -> float:
     """What the best constant gains each silo of each seed, as a share of all stakes."""
-    environment = lanes.tree.environment
+    environment, own = lanes.tree.environment, evaluate(lanes, agents, config.scenario.discount, games).payoffs.mean(1)
     ways = unilateral(environment.players, environment.action_size)
     gains, stakes = 0.0, 0.0
     for seed, played in enumerate(forced_ways(lanes, agents, ways, config.scenario.discount, games)):
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--games", type=int, default=16)
     parser.add_argument("--evaluation", type=int, default=256, help="games without exploration")
+    parser.add_argument("--deviations", type=int, default=64, help="games of every constant deviation, or 0 for none")
     asked = parser.parse_args()
     use_cores()
     scenario: Scenario = preset(asked.preset)
@@ -109,7 +111,7 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     for agent in asked.agents:
         config = RunConfig(scenario, agent, slots=asked.marks[-1], seeds=asked.seeds, games=asked.games)
-        found += measure(config, asked.marks, asked.evaluation)
+        found += measure(config, asked.marks, asked.evaluation, asked.deviations)
         asked.out.write_text(json.dumps(found) + "\n")
 
 

@@ -40,7 +40,7 @@ def hasty(brief: Brief) -> ModelBased:
     """It does all that is done, and less of it."""
     usual = AGENTS["mbpg"].build(brief)
     assert isinstance(usual, ModelBased)
-    less = {"survey": SURVEY, "first_fit": 200, "fit_slots": 16_384, "members": 2, "units": 8}
+    less = {"survey": SURVEY, "first_fit": 200, "later_fit": 64, "fit_slots": 0, "members": 2, "units": 8}
     return ModelBased(**{field.name: getattr(usual, field.name) for field in dataclasses.fields(usual)} | less)
 
 

@@ -91,7 +91,7 @@ class Public(Protocol):
     """A learner part of whose learning rests on nothing but what all players see.
 
     `update(state, window)` is `updated(state, window, public(state, window))`. All players come to the same `public`,
-    so a simulation computes it once.
+    so a simulation computes it once, and never calls `update`.
     """
 
     def public(self, state: Any, window: Window[Any]) -> Any:

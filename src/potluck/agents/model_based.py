@@ -73,15 +73,16 @@ class ModelBased(eqx.Module):
     room: int = 512
     """Games on record."""
     survey: int = 96
-    """Games of plans that differ as much as they can, before any law is fitted."""
+    """Games before any law is fitted."""
     members: int = 4
     units: int = 16
     batch: int = 32
     first_fit: int = 2000
     """Steps of the first fit."""
-    fit_slots: int = 491_520
-    """That a later fit looks at, in as many steps as that takes, but no more than the first; it begins where the last
-    ended."""
+    later_fit: int = 512
+    """Steps of a later fit at least, which begins where the last ended."""
+    fit_slots: int = 65_536
+    """Slots that a later fit goes through at least, in no more steps than the first: short games need more."""
     fit_stride: float = 5e-3
     beginnings: int = 4
     """Ascents that begin from taking turns."""
@@ -153,7 +154,7 @@ class ModelBased(eqx.Module):
         """The law that all silos learn from contributions and precision."""
         games = self._games(state.seat, window)
         record = state.seen.public.after(games.contributions, games.precision)
-        later = min(self.first_fit, self.fit_slots // (self.batch * self.slots))
+        later = min(self.first_fit, max(self.later_fit, self.fit_slots // (self.batch * self.slots)))
         steps = jnp.where(state.ascents == 0, self.first_fit, later)
         luck = jax.random.fold_in(jax.random.key(1), record.games)
         steps = jnp.where(record.games >= self.survey, steps, 0)
@@ -203,6 +204,7 @@ class ModelBased(eqx.Module):
         """What was contributed, reached and earned in the window's games, on all devices.
 
         z_n tells of a slot after it: of all but the last in the observations, of the last in what is seen afterwards.
+        What the silo decided is taken for what it brought, so no environment may make something else of it.
         """
         after = jnp.concatenate([window.observation[:, 1:], window.critic_observation_after[:, None]], axis=1)
         rest = after[..., self.others : self.others + self.silos - 1]

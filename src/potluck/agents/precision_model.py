@@ -31,6 +31,8 @@ NOISE = 0.01
 """Of the precision of a slot, about: the unit of the loss."""
 SMALL = 1e-3
 """Of what is brought: nothing is divided by less."""
+WIDEST = 2.0
+"""log of the most that an average can lack: far more than there is, so that no number becomes infinite."""
 TURN, BETWEEN = 1.0, 0.3
 """What a silo brings when it is its turn and when it is not."""
 Plan: TypeAlias = Float[Array, "slots silos"]
@@ -39,14 +41,14 @@ Plan: TypeAlias = Float[Array, "slots silos"]
 class Wobble(eqx.Module):
     """n_t = n_{t−1} + r_t·(ν_t − n_{t−1}): what an average of models that went apart is short of.
 
-    Let q = Σx²/Σx, how far the average goes, and m = Σx²/(Σx)², one over how many it is taken of. Then
-    ν = e^size · m^averaging · q^distance · (1 + progress)^fading, of which r = 1 − exp(−q·e^renewal) is new.
+    Let q = Σwd²/Σwd, how far the average goes, and m = Σ(wd)²/(Σwd)², one over how many it is taken of. Then
+    ν = e^size · m^a · q^b · (1 + progress)^fading with a and b the softplus of `averaging` and `distance`, and
+    r = 1 − exp(−q·e^renewal) of it is new.
     """
 
     size: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=-3.0)
     renewal: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
     averaging: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.5)
-    """Before a softplus, as is `distance`: neither may fall below 0."""
     distance: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=-2.0)
     fading: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
 
@@ -56,7 +58,7 @@ class Wobble(eqx.Module):
         """n of every slot, from q, m and log(1 + progress)."""
         of_few = jax.nn.softplus(self.averaging) * jnp.log(few)
         of_far = jax.nn.softplus(self.distance) * jnp.log(far + SMALL)
-        fresh = jnp.exp(self.size + of_few + of_far + self.fading * progress)
+        fresh = jnp.exp(jnp.minimum(self.size + of_few + of_far + self.fading * progress, WIDEST))
         share = 1 - jnp.exp(-jnp.exp(self.renewal) * far)
 
         def slot(wobble: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -69,7 +71,7 @@ class Wobble(eqx.Module):
 class Law(eqx.Module):
     """P_t = c − exp(g − b·log(1 + x_t) + h_t) − n_t: x_t is the progress so far, n_t the wobble, and h_t is recurrent.
 
-    An average weighs a silo by what it brings, so a slot's progress is made of what all bring, Σ_n w_n d_n,
+    An average weighs a silo by what it brings, so a slot's progress is made of what all bring, (1/N)·Σ_n w_n d_n,
     and what one brings as the average weighs it, Σ_n w_n d_n² / Σ_n w_n d_n. How much each counts is learnt. But for
     w the law is the same for any number of silos.
     """
@@ -165,7 +167,8 @@ def fit(
     batch: int = BATCH,
     first_stride: Float[Array, ""] | float = FIT_STEP,
 ) -> Law:
-    """Descend the mean of (P̂_t − P_t)² over slots and games: whole games, in which a law is told nothing but d.
+    """Descend the mean of (P̂_t − P_t)² over slots and games, whole games in which a law is told nothing but d, plus
+    `DECAY` times the squares of the network's last weights.
 
     Members weigh the games differently (a Bayesian bootstrap), so they disagree where few games speak. Devices that
     share the games of a program share a batch too.
