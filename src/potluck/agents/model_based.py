@@ -84,6 +84,8 @@ class ModelBased(eqx.Module):
     fit_slots: int = 65_536
     """Slots that a later fit goes through at least, in no more steps than the first: short games need more."""
     fit_stride: float = 5e-3
+    decay: float = 1.0
+    """Of the law's network, which would learn the noise of few games."""
     beginnings: int = 4
     """Ascents that begin from taking turns."""
     together: int = 150
@@ -108,7 +110,7 @@ class ModelBased(eqx.Module):
             seat=jnp.asarray(0),
             plan=jnp.full(self.slots, 0.5),
             seen=Seen.blank(self.room, self.slots, self.silos),
-            laws=ensemble(self.silos, jax.random.key(0), self.members, self.units),
+            laws=ensemble(self.silos, jax.random.key(0), self.members, self.units, of_each=False),
             earnings=Earnings.nothing(self.silos),
             others=Others(jnp.zeros((self.slots, self.silos)), jnp.zeros(self.slots)),
             windows=jnp.asarray(0),
@@ -158,7 +160,7 @@ class ModelBased(eqx.Module):
         steps = jnp.where(state.ascents == 0, self.first_fit, later)
         luck = jax.random.fold_in(jax.random.key(1), record.games)
         steps = jnp.where(record.games >= self.survey, steps, 0)
-        return fit(state.laws, record, luck, steps, self.batch, self.fit_stride)
+        return fit(state.laws, record, luck, steps, self.batch, self.fit_stride, self.decay)
 
     def updated(
         self, state: AgentState, window: Window[MemoryState], known: Law

@@ -22,8 +22,6 @@ BATCH, FIT_STEP = 64, 5e-3
 """Games per step of a fit, and the first stride of Adam for a network, likewise."""
 FORMULA = 4.0
 """How many times as far a law's few named numbers go in a step."""
-DECAY = 1.0
-"""Of the network's last weights, in units of the loss: it speaks where many games do."""
 ASCENT_STEPS, ASCENT_STEP = 300, 0.03
 DOUBT = 1.0
 """Standard deviations of the members' opinions that a plan's worth is lowered by."""
@@ -86,11 +84,14 @@ class Law(eqx.Module):
     wobble: Wobble
     cell: eqx.nn.GRUCell
     head: Float[Array, " units"]
+    of_each: bool = eqx.field(static=True)
+    """Whether the network sees what each silo brings beside what all bring: more to learn, from more games."""
 
-    def __init__(self, silos: int, key: PRNGKeyArray, units: int = UNITS) -> None:
+    def __init__(self, silos: int, key: PRNGKeyArray, units: int = UNITS, *, of_each: bool = True) -> None:
         self.ceiling, self.gap, self.exponent = jnp.asarray(1.0), jnp.asarray(0.0), jnp.asarray(0.5)
         self.data, self.progress, self.wobble = jnp.zeros(silos), jnp.array([1.0, 2.0]), Wobble()
-        self.cell, self.head = eqx.nn.GRUCell(7, units, key=key), jnp.zeros(units)
+        self.cell = eqx.nn.GRUCell(7 + 3 * silos * of_each, units, key=key)
+        self.head, self.of_each = jnp.zeros(units), of_each
 
     def __call__(self, plan: Plan) -> Float[Array, " slots"]:
         """P of every slot."""
@@ -101,8 +102,9 @@ class Law(eqx.Module):
         progress = jnp.log1p(jnp.cumsum(jnp.stack([usual, far], axis=1) @ jnp.exp(self.progress)))
         some = 1 - jnp.exp(-8 * plan)
         weighed = (brought * some).sum(1) / (total + SMALL)
-        means = plan.mean(1), jnp.sqrt(plan + SMALL).mean(1), some.mean(1)
-        told = jnp.stack([far, few, progress, weighed, *means], axis=1)
+        each = plan, jnp.sqrt(plan + SMALL), some
+        of_all = jnp.stack([far, few, progress, weighed, *(part.mean(1) for part in each)], axis=1)
+        told = jnp.concatenate([of_all, *each], axis=1) if self.of_each else of_all
 
         def slot(memory: Float[Array, " units"], now: Float[Array, " inputs"]) -> tuple[Array, Array]:
             memory = self.cell(now, memory)
@@ -152,9 +154,9 @@ def turns(slots: int, silos: int) -> Plan:
     return jnp.where(jnp.arange(slots)[:, None] % silos == jnp.arange(silos), TURN, BETWEEN)
 
 
-def ensemble(silos: int, key: PRNGKeyArray, members: int = MEMBERS, units: int = UNITS) -> Law:
+def ensemble(silos: int, key: PRNGKeyArray, members: int = MEMBERS, units: int = UNITS, *, of_each: bool = True) -> Law:
     """Laws that know nothing, side by side on a leading axis."""
-    laws: Law = eqx.filter_vmap(lambda key: Law(silos, key, units))(jax.random.split(key, members))
+    laws: Law = eqx.filter_vmap(lambda key: Law(silos, key, units, of_each=of_each))(jax.random.split(key, members))
     return laws
 
 
@@ -166,9 +168,10 @@ def fit(
     steps: Int[Array, ""],
     batch: int = BATCH,
     first_stride: Float[Array, ""] | float = FIT_STEP,
+    decay: float = 0.0,
 ) -> Law:
     """Descend the mean of (P̂_t − P_t)² over slots and games, whole games in which a law is told nothing but d, plus
-    `DECAY` times the squares of the network's last weights.
+    `decay` times the squares of the network's last weights: then it speaks only where many games do.
 
     Members weigh the games differently (a Bayesian bootstrap), so they disagree where few games speak. Devices that
     share the games of a program share a batch too.
@@ -185,7 +188,7 @@ def fit(
 
         def loss(law: Law, games: Int[Array, " batch"]) -> Float[Array, ""]:
             error = (jax.vmap(law)(record.contributions[games]) - record.precision[games]) / NOISE
-            return jnp.mean(weights[games] * jnp.mean(error**2, axis=1)) + DECAY * jnp.sum(law.head**2)
+            return jnp.mean(weights[games] * jnp.mean(error**2, axis=1)) + decay * jnp.sum(law.head**2)
 
         def step(at: Int[Array, ""], carry: tuple[Law, optax.OptState]) -> tuple[Law, optax.OptState]:
             law, state = carry
