@@ -37,7 +37,7 @@ def test_the_wobble_by_hand() -> None:
 
 
 def test_a_law_is_one_for_any_number_of_silos_and_sees_who_counts_only_in_their_weights() -> None:
-    four, plan = Law(4, jax.random.key(0)), jax.random.uniform(jax.random.key(1), (6, 4))
+    four, plan = Law(4, jax.random.key(0), of_each=False), jax.random.uniform(jax.random.key(1), (6, 4))
     assert_allclose(four(plan), four(plan[:, ::-1]), rtol=1e-5)
     twice = eqx.tree_at(lambda law: law.data, four, jnp.zeros(8))
     together = twice(jnp.concatenate([plan, plan], axis=1))  # the average is taken of twice as many

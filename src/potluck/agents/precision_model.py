@@ -71,7 +71,7 @@ class Law(eqx.Module):
 
     An average weighs a silo by what it brings, so a slot's progress is made of what all bring, (1/N)·Σ_n w_n d_n,
     and what one brings as the average weighs it, Σ_n w_n d_n² / Σ_n w_n d_n. How much each counts is learnt. But for
-    w the law is the same for any number of silos.
+    w, and without `of_each`, the law is the same for any number of silos.
     """
 
     ceiling: Float[Array, ""]
