@@ -46,7 +46,8 @@ def paper(
     Trains MPGD, MAA2C, MAPPO, Greedy and WPR, each with the same budget, plans for all silos, varies α0 and its rule,
     changes the federation in the middle of training, and lets silos from different seeds meet. The folder gets
     report.html, claims.json, figures/ and tables/. Without a scenario of your own the presets literal and dilemma are
-    judged beside paper. Stop it however you like; the same command, or [bold]potluck resume[/bold], goes on.
+    judged beside paper. Stop it however you like; the same command, or [bold]potluck resume[/bold], goes on. The same
+    command in a second terminal shares the work.
 
     [bold]potluck study paper --task digits --seeds 3 --slots 1200 --games 4 --out studies/small[/bold]
 
@@ -89,7 +90,9 @@ def resume_study(folder: Path, checkpoint: float, json: bool) -> None:
 
 @commands.command()
 def report(study: StudyArgument, json: JsonOption = False) -> None:
-    """Make tables, figures, verdicts and report.html again, from a finished study's results alone.
+    """Make tables, figures, verdicts and report.html again, from a study's results alone.
+
+    Where a study is not finished, parts that are not done are left out, and named.
 
     [bold]potluck study report studies/fmnist[/bold]
     """
@@ -103,8 +106,7 @@ def _span(seconds: float) -> str:
 
 
 def _tell(folder: Path, json: bool, seconds: float | None) -> None:
-    from potluck.studies.paper.plan import read_study
-    from potluck.studies.paper.telling import REPORT, budget_of, tell
+    from potluck.studies.paper.telling import REPORT, budget_of, finished, tell
     from potluck.studies.plain import plain_values
 
     with Watching() as watch:
@@ -116,6 +118,9 @@ def _tell(folder: Path, json: bool, seconds: float | None) -> None:
     for claim in claims:
         table.add_row(claim.verdict, claim.world, claim.says, claim.number)
     output().print(table)
-    typer.echo(budget_of(read_study(folder)))
+    done, missing = finished(folder)
+    typer.echo(budget_of(done))
+    if missing:
+        typer.echo(missing)
     took = "" if seconds is None else f" Took {_span(seconds)}."
     typer.echo(f"Report: {folder / REPORT}. Tables and figures beside it.{took}")

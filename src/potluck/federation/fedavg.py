@@ -16,7 +16,7 @@ from potluck.errors import PotluckError
 from potluck.federation.aggregations import AGGREGATIONS
 from potluck.federation.dynamics import Dynamics, Static, Window
 from potluck.federation.models import Architecture, Model
-from potluck.federation.optimisers import OPTIMISERS
+from potluck.federation.optimisers import OPTIMISERS, PLAIN
 from potluck.federation.source import Measurement
 from potluck.federation.workers import Corpus, Worker, work
 from potluck.scenario.federation import PartialBatches
@@ -209,9 +209,14 @@ class FedAvg(eqx.Module):
         return work(self.descend, Corpus(silo.features, silo.labels), worker)
 
     def descend(self, corpus: Corpus, worker: Worker, steps: Int[Array, ""]) -> Model:
-        """One worker's epochs of `steps` steps each, of which those past its own samples do nothing."""
+        """One worker's epochs of `steps` steps each, of which those past its own samples do nothing.
+
+        Plain descent takes −η into the loss: the product that makes a gradient can then add to the weights in place.
+        """
         learning_rate, proximal = worker.numbers
-        optimiser = OPTIMISERS[self.optimiser](learning_rate)
+        plain = self.optimiser == PLAIN and proximal is None
+        optimiser = optax.identity() if plain else OPTIMISERS[self.optimiser](learning_rate)
+        scale = -learning_rate if plain else jnp.float32(1)
         within = jnp.arange(self.batch_size, dtype=jnp.int32)
 
         def step(at: Int[Array, ""], carry: tuple[Model, optax.OptState]) -> tuple[Model, optax.OptState]:
@@ -220,7 +225,7 @@ class FedAvg(eqx.Module):
             rows = jax.lax.dynamic_slice(worker.rows, (epoch, first), (1, self.batch_size))[0]
             taken = first + within < worker.samples
             features, labels = (a.at[rows].get(mode="promise_in_bounds") for a in (corpus.features, corpus.labels))
-            gradient = self.gradient(local, features, labels, taken)
+            gradient = self.gradient(local, features, labels, taken, scale)
             active = taken[0]
             if proximal is not None:
                 pull = proximal * active.astype(jnp.float32)
@@ -254,11 +259,14 @@ class FedAvg(eqx.Module):
         features: UInt8[Array, "batch ..."],
         labels: Int[Array, " batch"],
         taken: Bool[Array, " batch"],
+        scale: Float[Array, ""] | float = 1.0,
     ) -> Model:
-        """∇ of the mean cross-entropy over the samples taken (if proportional, times their share of a batch)."""
+        """∇ of `scale` times the mean cross-entropy over the samples taken (if proportional, times their share of a
+        batch).
+        """
         proportional = self.partial_batches == "proportional"
         count = self.batch_size if proportional else jnp.maximum(taken.sum(), 1).astype(jnp.float32)
-        weight = taken.astype(jnp.float32) / count
+        weight = scale * taken.astype(jnp.float32) / count
 
         def loss(model: Model) -> Float[Array, ""]:
             logits = self.logits(model, features)

@@ -15,6 +15,10 @@ One without state must stay where it is at a zero gradient, which idle steps hav
 """
 
 
+PLAIN = "sgd"
+"""The one that takes a gradient as it is: its step can be part of the loss."""
+
+
 def sgd(learning_rate: Float[Array, ""]) -> optax.GradientTransformation:
     """w ← w − η g."""
     return optax.sgd(learning_rate)
@@ -30,4 +34,4 @@ def adam(learning_rate: Float[Array, ""]) -> optax.GradientTransformation:
     return optax.adam(learning_rate)
 
 
-OPTIMISERS: Registry[Optimiser] = Registry("optimiser", {"sgd": sgd, "momentum": momentum, "adam": adam})
+OPTIMISERS: Registry[Optimiser] = Registry("optimiser", {PLAIN: sgd, "momentum": momentum, "adam": adam})

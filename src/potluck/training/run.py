@@ -249,7 +249,14 @@ def _hashed(file: Path, size: int) -> Any:
 
 def claim(folder: Path, doing: str = "training") -> IO[bytes]:
     """Make the folder this process's until the file is closed, or the process ends in any way."""
-    file = (folder / LOCK).open("wb")
+    if (claimed := lock(folder / LOCK)) is None:
+        raise PotluckError(f"{folder}: another process is {doing} here; stop it first, or let it finish")
+    return claimed
+
+
+def lock(place: Path) -> IO[bytes] | None:
+    """Lock a file until it is closed; None where another has it."""
+    file = place.open("wb")
     try:
         import fcntl
 
@@ -258,7 +265,7 @@ def claim(folder: Path, doing: str = "training") -> IO[bytes]:
         pass
     except BlockingIOError:
         file.close()
-        raise PotluckError(f"{folder}: another process is {doing} here; stop it first, or let it finish") from None
+        return None
     return file
 
 

@@ -15,9 +15,10 @@ import pytest
 from potluck.errors import PotluckError
 from potluck.scenario import Scenario, preset, render
 from potluck.scenario.description import mechanism_of
-from potluck.studies.paper.plan import StudyConfig, begin_study, read_study
+from potluck.studies.paper.learnt import milestones
+from potluck.studies.paper.plan import StudyConfig, begin_study, read_study, same_as
 from potluck.studies.paper.telling import CLAIMS, FIGURES, REPORT, TABLES, tell
-from potluck.studies.paper.work import milestones, pieces, run_study, same_as
+from potluck.studies.paper.work import run_study, units
 
 KILLS = int(os.environ.get("KILLS", "3"))
 """Of a study, at random moments."""
@@ -42,7 +43,8 @@ def test_what_is_trained_twice_is_trained_once() -> None:
 
 
 def test_cells_that_differ_in_numbers_are_one_program(tmp_path: Path) -> None:
-    found = [piece.what for piece in pieces(config_of(), tmp_path) if piece.what.startswith("training")]
+    every = [piece.what for unit in units(config_of(), tmp_path) for piece in unit.pieces]
+    found = [what for what in every if what.startswith("training")]
     assert found == [
         "training mpgd, wpr, intensity/1 and 5 more",
         "training random",
@@ -96,7 +98,7 @@ def test_parts_that_there_are_not_are_refused(parts: tuple[str, ...], words: str
 def test_where_training_is_expensive_schemes_alone_are_compared(tmp_path: Path) -> None:
     config = StudyConfig({"own": small()}, seeds=2, slots=120, games=2, parts=("schemes",))
     assert list(config.cells()) == [f"own/{scheme}" for scheme in (*config.schemes, "random")]
-    assert not any("adapt" in piece.what for piece in pieces(config, tmp_path))
+    assert not any("adapt" in unit.name for unit in units(config, tmp_path))
 
 
 def test_a_study_reads_back_as_it_was_begun_and_another_is_refused(tmp_path: Path) -> None:

@@ -31,6 +31,24 @@ class Piece:
         return all(place.exists() for place in self.results)
 
 
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Pieces that one process does, one after the other."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+    needs: tuple[Path, ...] = ()
+    """Files that others leave."""
+
+    @property
+    def done(self) -> bool:
+        return all(piece.done for piece in self.pieces)
+
+    @property
+    def ready(self) -> bool:
+        return all(place.exists() for place in self.needs)
+
+
 class Pace:
     """How long the rest will take, by how fast slots went so far and how long the first program took to compile.
 
@@ -44,6 +62,11 @@ class Pace:
         self._here = self._spent = self._slots = 0.0
         self._compiling: float | None = None
         self._share, self._then = 0.0, 0.0
+
+    def meanwhile(self) -> None:
+        """What others have done is done."""
+        for piece in [piece for piece in self._left if piece.done]:
+            self.over(piece)
 
     def begins(self) -> None:
         """A piece, now."""

@@ -13,7 +13,7 @@ from potluck.errors import PotluckError, file_faults
 from potluck.mechanisms.redistribution import RedistributionConfig
 from potluck.scenario import Scenario, render
 from potluck.studies.paper import adapt
-from potluck.training.config import RunConfig, computed_with, setup_one
+from potluck.training.config import RunConfig, computed_with, setup_one, values_of
 from potluck.training.files import write_text
 from potluck.training.run import check_room
 
@@ -115,6 +115,16 @@ class StudyConfig:
                 found[intensity_cell(level)] = self.run(_changed(self.scenario, intensity=level), "mpgd", self.seeds)
         return found
 
+    def results(self) -> list[str]:
+        """Names of all that is found: of cells, those that train the same once."""
+        cells = self.cells()
+        found = list(dict.fromkeys(same_as(cells, name) for name in cells))
+        found += [f"{world}/{bound}" for world in self.worlds for bound in ("planner", "equilibrium")]
+        if self.changes:
+            found += [f"adapt/{scheme}" for scheme in self.schemes]
+            found += [f"adapt/planner-{stage}" for stage in range(len(adapt.STAGES))]
+        return found
+
     def rules(self, world: str) -> tuple[str, ...]:
         """For α, that are compared in a world; the printed one, which nobody would use, in the main one only."""
         if "schedules" not in self.parts or not one_intensity(self.worlds[world]):
@@ -125,6 +135,11 @@ class StudyConfig:
     def digest(self) -> str:
         """Of all that decides what is found."""
         return hashlib.sha256(json.dumps(_written(self), sort_keys=True).encode()).hexdigest()
+
+
+def same_as(cells: dict[str, RunConfig], name: str) -> str:
+    """The first cell that trains the same: α0 as it is, and the schedule as it is, are trained once."""
+    return next(first for first, run in cells.items() if values_of(run) == values_of(cells[name]))
 
 
 def one_intensity(scenario: Scenario) -> bool:

@@ -17,10 +17,11 @@ from potluck.studies.paper.plan import (
     INTENSITIES,
     StudyConfig,
     intensity_cell,
+    same_as,
     schedule_cell,
 )
+from potluck.studies.paper.results import read_result
 from potluck.studies.paper.statistics import bca, difference, improvement, interquartile_mean, mean
-from potluck.studies.paper.work import read_result, same_as
 from potluck.training.files import write_text
 
 NEARLY = 0.95

@@ -1,5 +1,6 @@
 """From results to what people look at: tables, pictures, verdicts and the page. Needs nothing but the study's files."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from potluck.studies.paper.charts import charts
 from potluck.studies.paper.claims import Claim, judge
 from potluck.studies.paper.page import page
 from potluck.studies.paper.pictures import draw
-from potluck.studies.paper.plan import STUDY, StudyConfig, read_study
+from potluck.studies.paper.plan import PARTS, STUDY, StudyConfig, read_study
+from potluck.studies.paper.results import result_file
 from potluck.studies.paper.tables import Findings, all_tables, write_tables
 from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
@@ -26,7 +28,7 @@ PAPERS = 100_000
 
 def tell(folder: Path, watch: Watcher = lambda *_: None) -> list[Claim]:
     """Write tables, pictures, verdicts and the page; answers the verdicts."""
-    config = read_study(folder)
+    config, missing = finished(folder)
     watch("tables", 0.0)
     found = Findings.read(config, folder)
     tables = all_tables(found)
@@ -42,10 +44,23 @@ def tell(folder: Path, watch: Watcher = lambda *_: None) -> list[Claim]:
         watch("report", 0.9)
         scenarios = {world: render(scenario) for world, scenario in config.worlds.items()}
         title = f"The paper's evaluation on {task_of(config)}"
-        write_text(
-            folder / REPORT, page(title, budget_of(config), claims, drawn, tables, _settings(config, folder), scenarios)
-        )
+        budget = " ".join(filter(None, (budget_of(config), missing)))
+        write_text(folder / REPORT, page(title, budget, claims, drawn, tables, _settings(config, folder), scenarios))
     return claims
+
+
+def finished(folder: Path) -> tuple[StudyConfig, str]:
+    """The study as far as it is done, and what is not told yet, in words; without its schemes there is nothing."""
+    config = read_study(folder)
+
+    def done(part: str) -> bool:
+        alone = dataclasses.replace(config, parts=tuple(dict.fromkeys((PARTS[0], part))))
+        return all(result_file(folder, name).exists() for name in alone.results())
+
+    there = tuple(part for part in config.parts if part == PARTS[0] or done(part))
+    absent = [part for part in config.parts if part not in there]
+    missing = f"Not done yet, and not told: {', '.join(absent)} (potluck resume {folder})." if absent else ""
+    return dataclasses.replace(config, parts=there), missing
 
 
 def budget_of(config: StudyConfig) -> str:
