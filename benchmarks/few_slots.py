@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,12 @@ from potluck.training.lanes import Lanes
 from potluck.training.loop import Setup, TrainConfig, begin, train
 
 
-def measure(config: RunConfig, marks: list[int], games: int, deviations: int) -> list[dict[str, Any]]:
+def measure(config: RunConfig, marks: list[int], games: int, deviations: int) -> Iterator[dict[str, Any]]:
     """Train one agent, and look at it at every mark."""
     lanes, seeds, begun = setup(config), seeds_of(config), time.monotonic()
     runs = begin(lanes, seeds, config.games)
     training = TrainConfig(lanes, seeds, mesh_over(config.games), config.games, config.depth, 1)
-    per_window, window, learning, found = config.games * config.depth, 0, 0.0, []
+    per_window, window, learning = config.games * config.depth, 0, 0.0
     for mark in marks:
         before = time.monotonic()
         while (window + 1) * per_window <= mark:
@@ -46,7 +47,7 @@ def measure(config: RunConfig, marks: list[int], games: int, deviations: int) ->
         learning += time.monotonic() - before
         played = evaluate(lanes, runs.agents, config.scenario.discount, games)
         welfare = played.welfare.mean((1, 2))
-        found.append({
+        row = {
             "agent": config.agent,
             "slots": window * per_window,
             "seeds": config.seeds,
@@ -58,12 +59,13 @@ def measure(config: RunConfig, marks: list[int], games: int, deviations: int) ->
             "slots_per_second": config.seeds * (window - 1) * per_window / learning,
             "seconds": time.monotonic() - begun,
             "device": f"{len(jax.devices())} {jax.devices()[0].device_kind}",
-        })  # fmt: skip
-        print(_row(found[-1]), {name: round(float(values.mean()), 4) for name, values in outcome.diagnostics.items()},
+            "peak_bytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
+        }  # fmt: skip
+        if deviations and mark == marks[-1]:
+            row["constant_gain_share"] = _constant_gain(config, lanes, runs.agents, deviations)
+        print(_row(row), {name: round(float(values.mean()), 4) for name, values in outcome.diagnostics.items()},
               np.round(welfare, 1).tolist(), flush=True)  # fmt: skip
-    if deviations:
-        found[-1]["constant_gain_share"] = _constant_gain(config, lanes, runs.agents, deviations)
-    return found
+        yield row
 
 
 def _constant_gain(config: RunConfig, lanes: Lanes[Setup], agents: Any, games: int) -> float:
@@ -111,8 +113,9 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     for agent in asked.agents:
         config = RunConfig(scenario, agent, slots=asked.marks[-1], seeds=asked.seeds, games=asked.games)
-        found += measure(config, asked.marks, asked.evaluation, asked.deviations)
-        asked.out.write_text(json.dumps(found) + "\n")
+        for row in measure(config, asked.marks, asked.evaluation, asked.deviations):
+            found.append(row)
+            asked.out.write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

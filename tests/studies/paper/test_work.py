@@ -17,6 +17,7 @@ from potluck.scenario import Scenario, preset, render
 from potluck.scenario.description import mechanism_of
 from potluck.studies.paper.learnt import milestones
 from potluck.studies.paper.plan import StudyConfig, begin_study, read_study, same_as
+from potluck.studies.paper.results import RESULTS
 from potluck.studies.paper.telling import CLAIMS, FIGURES, REPORT, TABLES, tell
 from potluck.studies.paper.work import run_study, units
 
@@ -141,6 +142,11 @@ def test_a_whole_study_leaves_all_that_was_promised(tmp_path: Path) -> None:
     assert names == {file.stem for file in (tmp_path / FIGURES).glob("*.png")}
     assert names >= {"payoffs-own", "silos", "intensity", "adaptivity", "strangers", "nash-conv", "anarchy"}
     assert (tmp_path / REPORT).stat().st_size > 1_000_000
+    for file in (tmp_path / RESULTS).glob("adapt.*"):
+        file.unlink()
+    told = {claim.name for claim in tell(tmp_path)}
+    assert told == {claim.name for claim in claims} - {"adapts"}
+    assert "Not done yet, and not told: adaptivity" in (tmp_path / REPORT).read_text()
 
 
 def start(scenario: Path, folder: Path) -> subprocess.Popen[bytes]:
@@ -176,7 +182,21 @@ def test_killed_again_and_again_its_tables_are_equal_byte_for_byte(tmp_path: Pat
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     assert start(scenario, killed).wait(timeout=900) == 0
+    assert_same(whole, killed)
+
+
+def assert_same(whole: Path, other: Path) -> None:
     files = sorted((whole / TABLES).iterdir())
     assert files
     for file in [*files, whole / CLAIMS]:
-        assert file.read_bytes() == (killed / file.relative_to(whole)).read_bytes(), file.name
+        assert file.read_bytes() == (other / file.relative_to(whole)).read_bytes(), file.name
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_study_and_find_what_one_does(tmp_path: Path) -> None:
+    scenario, alone, together = tmp_path / "own.toml", tmp_path / "alone", tmp_path / "together"
+    scenario.write_text(render(small(count=3).model_copy(update={"mechanism": mechanism_of("proportional", pot=5.0)})))
+    assert start(scenario, alone).wait(timeout=900) == 0
+    both = [start(scenario, together) for _ in range(2)]
+    assert [process.wait(timeout=900) for process in both] == [0, 0]
+    assert_same(alone, together)
