@@ -3,7 +3,8 @@
     python benchmarks/few_slots.py OUT.json --agents mbpg mpgd --task fmnist --marks 4800 12000 --seeds 10
 
 Every agent learns once. At each mark its play without exploration is measured in the same games. `gain` is that of the
-best constant deviation as a share of the stake, at the last mark.
+best constant deviation as a share of the stake, at the last mark. With `--planner` a search for the best plan for all
+begins in the end from where the agents have come to; its plan is played in the same games.
 """
 
 import argparse
@@ -21,9 +22,11 @@ import numpy as np
 from potluck.agents import AGENTS
 from potluck.devices import mesh_over, use_cores
 from potluck.federation.from_scenario import on_task
+from potluck.game import Planner, game
 from potluck.scenario import Scenario, preset
-from potluck.studies.deviations import CONSTANTS, evaluate, forced_ways, unilateral
+from potluck.studies.deviations import CONSTANTS, evaluate, followed, forced_ways, unilateral
 from potluck.studies.intervals import Interval, interval
+from potluck.studies.planning import answer, best_plan
 from potluck.training.config import RunConfig, seeds_of, setup
 from potluck.training.lanes import Lanes
 from potluck.training.loop import Setup, TrainConfig, begin, train
@@ -81,6 +84,23 @@ def _constant_gain(config: RunConfig, lanes: Lanes[Setup], agents: Any, games: i
     return float(gains / stakes)
 
 
+def planner_row(scenario: Scenario, found: list[dict[str, Any]], games: int) -> dict[str, Any]:
+    """The best plan for all that a search finds, from the agents' mean play."""
+    begun = time.monotonic()
+    planner = Planner(game(scenario))
+    plan = answer(best_plan(planner, scenario, starts=[jnp.asarray(row["contributions_by_slot"]) for row in found]))
+    played = followed(planner, plan, scenario.discount, games)
+    return {
+        "agent": "planner",
+        "slots": 0,
+        "evaluation_games": games,
+        "welfare": dataclasses.asdict(interval(played.welfare.mean((0, 2)))),
+        "contributions_by_slot": np.round(plan, 3).tolist(),
+        "slots_per_second": 0.0,
+        "seconds": time.monotonic() - begun,
+    }
+
+
 def _row(found: dict[str, Any]) -> str:
     welfare = Interval(**found["welfare"])
     return (
@@ -102,6 +122,7 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=16)
     parser.add_argument("--evaluation", type=int, default=256, help="games without exploration")
     parser.add_argument("--deviations", type=int, default=64, help="games of every constant deviation, or 0 for none")
+    parser.add_argument("--planner", action="store_true", help="search for the best plan for all as well")
     asked = parser.parse_args()
     use_cores()
     scenario: Scenario = preset(asked.preset)
@@ -116,6 +137,10 @@ def main() -> None:
         for row in measure(config, asked.marks, asked.evaluation, asked.deviations):
             found.append(row)
             asked.out.write_text(json.dumps(found) + "\n")
+    if asked.planner:
+        found.append(planner_row(scenario, found, asked.evaluation))
+        print(_row(found[-1]), flush=True)
+        asked.out.write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
