@@ -1,7 +1,9 @@
 """`potluck study`: the paper's evaluation, as one command."""
 
 import json as jsonlib
+import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,25 +58,34 @@ def paper(
     [bold]potluck study paper my.toml --out studies/mine[/bold]
     """
     start_cores()
-    from potluck.studies.paper.plan import StudyConfig, begin_study
+    from potluck.studies.paper.plan import PARTS, SCHEMES, StudyConfig, begin_study
 
     own = path is not None or preset is not None
     worlds = {"own" if path is not None else preset or "paper": chosen_scenario(path, preset)}
     if not own:
         worlds |= {name: chosen_scenario(None, name) for name in OTHERS}
     placed = {name: trained_on(world, task, model) for name, world in worlds.items()}
-    config = StudyConfig(placed, seeds, slots, games, tuple(schemes.split(",")), tuple(parts.split(",")))
+    config = StudyConfig(placed, seeds, slots, games, _named(schemes, SCHEMES), _named(parts, PARTS))
     begin_study(config, out)
     resume_study(out, checkpoint, json)
+
+
+def _named(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Names with commas; those that are known come first, in their order, which is that of every legend."""
+    names = [name.strip() for name in text.split(",")]
+    return tuple(sorted(names, key=lambda name: known.index(name) if name in known else len(known)))
 
 
 def resume_study(folder: Path, checkpoint: float, json: bool) -> None:
     """Do what is not done yet, then tell it."""
     start_cores()
+    from potluck.studies.paper.plan import read_study
+    from potluck.studies.paper.telling import work_of
     from potluck.studies.paper.work import run_study
 
     begun, told = time.monotonic(), False
     with Watching() as watch:
+        watch.say(f"{work_of(read_study(folder))} How long that takes here is said after the first slots.")
 
         def show(step: "Step") -> None:
             nonlocal told
@@ -84,7 +95,11 @@ def resume_study(folder: Path, checkpoint: float, json: bool) -> None:
                 told = True
             watch(step.what, step.share, f"; about {span} left in all" if span else "")
 
-        to_the_end(run_study(folder, interval=checkpoint), show, watch.stop, f"go on with: potluck resume {folder}")
+        advice = f"go on with: potluck resume {folder}"
+        try:
+            to_the_end(run_study(folder, interval=checkpoint), show, watch.stop, advice)
+        except typer.Exit as left:
+            os._exit(left.exit_code)  # threads that compile ahead cannot be asked to stop
     _tell(folder, json, time.monotonic() - begun)
 
 
@@ -111,14 +126,15 @@ def _tell(folder: Path, json: bool, seconds: float | None) -> None:
 
     with Watching() as watch:
         claims = tell(folder, watch)
+    done, missing = finished(folder)
     if json:
-        typer.echo(jsonlib.dumps({"study": str(folder), "claims": plain_values(claims)}))
+        told = {"study": str(folder), "claims": plain_values(claims), "missing": missing or None}
+        typer.echo(jsonlib.dumps(told))
         return
     table = plain_table("verdict", "world", "claim", "measured", left=4)
     for claim in claims:
         table.add_row(claim.verdict, claim.world, claim.says, claim.number)
     output().print(table)
-    done, missing = finished(folder)
     typer.echo(budget_of(done))
     if missing:
         typer.echo(missing)

@@ -67,6 +67,11 @@ def at(folder: Path, chunk: int, like: Runs, plan: str) -> Checkpoint:
         raise PotluckError(f"{place}: cannot be read ({fault}); remove {folder.parent} and go on") from None
 
 
+def there(folder: Path, chunk: int) -> bool:
+    """Whether there is one after so many calls."""
+    return _place(folder, chunk).exists()
+
+
 def _place(folder: Path, chunk: int) -> Path:
     return folder / f"{chunk:08d}{SUFFIX}"
 

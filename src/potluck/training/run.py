@@ -119,6 +119,11 @@ class Job:
         lowered = train.lower(self.calls(0), runs, jnp.asarray(0))  # type: ignore[attr-defined]
         return dataclasses.replace(self, program=lowered.compile())
 
+    @property
+    def over(self) -> bool:
+        """Whether what was learnt in the end is kept for good."""
+        return self.config.chunks in self.snapshots and checkpoints.there(self.folder / SNAPSHOTS, self.config.chunks)
+
     def lanes_at(self, chunk: int) -> Lanes[Setup]:
         """What is played in the call of the compiled program that follows so many."""
         return [self.lanes, *(lanes for begins, lanes in self.turns if begins <= chunk)][-1]
@@ -254,13 +259,13 @@ def claim(folder: Path, doing: str = "training") -> IO[bytes]:
     return claimed
 
 
-def lock(place: Path) -> IO[bytes] | None:
-    """Lock a file until it is closed; None where another has it."""
+def lock(place: Path, *, wait: bool = False) -> IO[bytes] | None:
+    """Lock a file until it is closed; None where another has it, unless this is to `wait` for that one."""
     file = place.open("wb")
     try:
         import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except ModuleNotFoundError:  # not on Windows
         pass
     except BlockingIOError:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from potluck.scenario import preset
+from potluck.studies.paper.findings import Findings
 from potluck.studies.paper.plan import INTENSITIES, StudyConfig, intensity_cell, schedule_cell
-from potluck.studies.paper.tables import Findings
 
 SEEDS, POINTS, SILOS, SLOTS = 5, 20, 4, 3
 LEVELS = {"mpgd": 100.0, "maa2c": 90.0, "mappo": 80.0, "greedy": 40.0, "wpr": 60.0}

@@ -2,9 +2,11 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
-from potluck.studies.paper.claims import Claim, judge
+from potluck.studies.intervals import Interval
+from potluck.studies.paper.claims import Claim, Lead, decided, judge, leads_over
 from tests.studies.paper.made_up import LEVELS, equilibrium, findings
 
 
@@ -65,3 +67,71 @@ def test_redistribution_is_also_judged_against_the_best_equilibrium_without_it()
     assert (below.verdict, above.verdict) == ("holds", "does not hold")
     assert below.value == pytest.approx(20, abs=0.3)
     assert "NashConv of WPR as learnt is 1% of its stake" in below.number
+
+
+def lead(low: float, high: float, of: str = "x") -> Lead:
+    interval = Interval((low + high) / 2, low, high)
+    return Lead(of, interval, interval)
+
+
+def test_what_is_shown_is_what_decided() -> None:
+    wide, narrow = lead(-5, 3, "wide"), lead(-1.2, -0.6, "narrow")
+    assert decided([wide, narrow], 5) == ("does not hold", narrow)
+    assert decided([lead(0.5, 1.5), wide], 5) == ("not decided", wide)
+    assert decided([lead(0.5, 1.5), lead(0.1, 9, "least")], 5)[1].of == "least"
+
+
+def test_few_seeds_decide_nothing() -> None:
+    assert [decided([lead(1, 2)], seeds)[0] for seeds in (2, 4, 5)] == ["not decided", "not decided", "holds"]
+
+
+def test_an_exact_tie_is_none_where_it_is_measured_coarsely() -> None:
+    assert decided([lead(0, 0)], 5)[0] == "does not hold"
+    assert decided([lead(0, 0)], 5, ties=False)[0] == "not decided"
+
+
+def test_equal_rivals_are_seldom_said_to_be_ahead() -> None:
+    """At 95% each, one of four equal rivals would seem ahead in about a fifth of all studies with five seeds."""
+    luck = np.random.default_rng(0)
+    ahead = 0
+    for _ in range(40):
+        own, *rivals = luck.normal(size=(5, 5))
+        ahead += decided(leads_over(own, dict(zip("abcd", rivals, strict=True))), 5)[0] == "does not hold"
+    assert ahead <= 6
+
+
+def changed(**curve: object) -> dict[str, Claim]:
+    """The verdicts where MPGD's learning curve is another."""
+    found = findings()
+    cell = {**found.cells["paper/mpgd"]}
+    cell["curve"] = {**cell["curve"], **curve}
+    return by_name(judge(dataclasses.replace(found, cells={**found.cells, "paper/mpgd": cell})))
+
+
+def test_payoffs_that_still_wander_have_not_settled() -> None:
+    rise = np.minimum(np.arange(20) / 5, 1.0) * 20
+    apart = np.where(np.arange(20) >= 18, 5.0, 0.0) * np.array([[1], [-1], [1], [-1], [1]])
+    payoffs = (rise + apart).tolist()
+    assert changed(**{f"payoff_{silo}": payoffs for silo in range(4)})["silos rise"].verdict == "does not hold"
+    line = [(np.arange(20.0) + shift).tolist() for shift in (0, 0.1, 0.2, 0.3, 0.4)]
+    assert changed(**{f"payoff_{silo}": line for silo in range(4)})["silos rise"].verdict == "does not hold"
+
+
+def test_who_has_not_risen_is_not_judged_for_speed() -> None:
+    assert changed(welfare=[[50.0] * 20] * 5)["fastest"].verdict == "not decided"
+
+
+def test_fewer_seeds_than_silos_are_no_strangers() -> None:
+    found = findings()
+    cell = {**found.cells["paper/mpgd"], "strangers": []}
+    claim = by_name(judge(dataclasses.replace(found, cells={**found.cells, "paper/mpgd": cell})))["strangers"]
+    assert claim.verdict == "not decided"
+
+
+def test_who_does_not_recover_while_silo_3_is_away_has_not_adapted() -> None:
+    found = findings()
+    cell = {**found.adapted["mpgd"]}
+    welfare = np.array([100.0] * 10 + [70.0] * 5 + [100.0] * 5)
+    cell["curve"] = {**cell["curve"], "welfare": [(welfare + shift).tolist() for shift in (0, 0.1, 0.2, 0.3, 0.4)]}
+    claim = by_name(judge(dataclasses.replace(found, adapted={**found.adapted, "mpgd": cell})))["adapts"]
+    assert claim.verdict == "does not hold"

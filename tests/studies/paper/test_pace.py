@@ -51,3 +51,18 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     there.write_text("{}")
     found = Pace([Piece("plan", 1000.0, (there,), never), Piece("learn", 3000.0, (tmp_path / "other.json",), never)])
     assert found.share() == 0.25
+
+
+def test_what_takes_its_own_time_is_not_told_in_slots(clock: list[float], tmp_path: Path) -> None:
+    missing = (tmp_path / "result.json",)
+    learn, plan = Piece("learn", 1000.0, missing, never), Piece("plan", 1000.0, missing, never, seconds=60.0)
+    found = Pace([learn, plan])
+    found.begins()
+    for seconds, share in ((1.0, 0.25), (2.0, 0.5)):  # 250 slots a second
+        clock[0] = seconds
+        found.at(learn, share)
+    assert found.left() == pytest.approx(500 / 250 + 1000 / 250 + 60)
+    found.over(learn)
+    found.begins()
+    found.at(plan, 0.5)
+    assert found.left() == pytest.approx(500 / 250 + 30)

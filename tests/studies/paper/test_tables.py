@@ -5,14 +5,12 @@ import numpy as np
 import pandas
 import pytest
 
+from potluck.studies.paper.curves import recoveries, slots_to, smoothed
+from potluck.studies.paper.findings import Findings, gain_share
 from potluck.studies.paper.tables import (
     all_tables,
-    gain_share,
     intensities,
-    recoveries,
     schemes,
-    slots_to,
-    smoothed,
     strangers,
     write_tables,
 )
@@ -57,8 +55,46 @@ def test_slots_to_95_per_cent_are_those_of_the_smoothed_curve() -> None:
     assert sooner < later
 
 
-def test_smoothing_takes_the_mean_of_the_last_five() -> None:
-    np.testing.assert_allclose(smoothed(np.arange(7.0)), [0, 0.5, 1, 1.5, 2, 3, 4])
+def test_smoothing_takes_the_mean_of_two_on_each_side_and_keeps_a_ramp_in_its_place() -> None:
+    np.testing.assert_allclose(smoothed(np.arange(7.0)), [1, 1.5, 2, 3, 4, 4.5, 5])
+
+
+def test_who_does_not_rise_is_not_fast() -> None:
+    still = np.random.default_rng(0).normal(50, 1, (5, 20))
+    falling = np.linspace(60, 50, 20) + still - 50
+    found = findings()
+    for curve in (still, falling, np.full((5, 20), 50.0)):
+        cell = {**found.cells["paper/greedy"]}
+        cell["curve"] = {**cell["curve"], "welfare": curve.tolist()}
+        changed = dataclasses.replace(found, cells={**found.cells, "paper/greedy": cell})
+        assert not np.isfinite(slots_to(changed, "paper", "greedy")).any()
+        row = next(row for row in schemes(changed) if row["scheme"] == "greedy")
+        assert row["seeds_risen"] == 0
+        assert "slots_to_95" not in row
+
+
+def adapting(welfare: np.ndarray) -> Findings:
+    """MPGD's welfare through the change, alike for all seeds; WPR has 60 and a planner 120 in every stage."""
+    found = findings()
+    cell = {**found.adapted["mpgd"]}
+    cell["curve"] = {**cell["curve"], "welfare": [welfare.tolist()] * 5}
+    unpaid = {**found.adapted["wpr"], "curve": {**cell["curve"], "welfare": [[60.0] * 20] * 5}}
+    return dataclasses.replace(found, adapted={**found.adapted, "mpgd": cell, "wpr": unpaid})
+
+
+def test_who_falls_late_and_for_good_is_not_back() -> None:
+    rows = recoveries(adapting(np.array([100.0] * 12 + [62.0] * 8)))
+    assert [row["seeds_back"] for row in rows if row["scheme"] == "mpgd"] == [0, 0]
+
+
+def test_who_never_falls_is_back_at_once_below_nothing_too() -> None:
+    for level in (100.0, 40.0):  # 40 is a third of the planner's gain below WPR
+        rows = [row for row in recoveries(adapting(np.full(20, level))) if row["scheme"] == "mpgd"]
+        assert [(row["seeds_back"], row["slots_to_95"]) for row in rows] == [(5, 0.0)] * 2
+
+
+def test_wpr_has_no_share_to_regain() -> None:
+    assert {row["scheme"] for row in recoveries(findings())} == {"mpgd", "maa2c", "mappo", "greedy"}
 
 
 def test_the_price_of_anarchy_is_least_at_the_best_intensity() -> None:

@@ -1,12 +1,15 @@
 """A whole study, small; and one that is killed again and again."""
 
 import json
+import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +132,34 @@ def test_what_is_not_done_is_not_told(tmp_path: Path) -> None:
         tell(tmp_path)
 
 
+def begin(folder: Path, ready: Barrier, failed: "Queue[str]") -> None:
+    config = config_of()
+    ready.wait()
+    try:
+        begin_study(config, folder)
+    except Exception as fault:
+        failed.put(repr(fault))
+
+
+def test_processes_that_begin_one_study_at_once_begin_the_same(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, failed = context.Barrier(2), context.Queue()
+    both = [context.Process(target=begin, args=(tmp_path / "study", ready, failed)) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert failed.empty(), failed.get()
+    assert read_study(tmp_path / "study") == config_of()
+
+
+def test_a_scheme_that_cannot_play_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    config = StudyConfig({"own": small()}, seeds=2, slots=120, games=2, schemes=("mpgd", "wpr", "mbpg"))
+    with pytest.raises(PotluckError, match="window must be a whole game"):
+        begin_study(config, tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+
+
 @pytest.mark.slow
 def test_a_whole_study_leaves_all_that_was_promised(tmp_path: Path) -> None:
     begin_study(config_of(), tmp_path)
@@ -147,6 +178,11 @@ def test_a_whole_study_leaves_all_that_was_promised(tmp_path: Path) -> None:
     told = {claim.name for claim in tell(tmp_path)}
     assert told == {claim.name for claim in claims} - {"adapts"}
     assert "Not done yet, and not told: adaptivity" in (tmp_path / REPORT).read_text()
+    assert not list((tmp_path / FIGURES).glob("adaptivity.*"))
+    assert not (tmp_path / TABLES / "adaptivity.csv").exists()
+    (tmp_path / RESULTS / "own.mpgd.json").write_text("{}")
+    with pytest.raises(PotluckError, match="not all of a study"):
+        tell(tmp_path)
 
 
 def start(scenario: Path, folder: Path) -> subprocess.Popen[bytes]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from potluck.studies.looks import INK, MONEY, PALETTE, line_look
+from potluck.studies.paper.findings import Table
 from potluck.studies.paper.plan import StudyConfig
-from potluck.studies.paper.tables import Table
 
 NAMES = {
     "planner": "planner (by search)",

@@ -1,30 +1,26 @@
 """The paper's claims, each with a verdict: holds, does not hold, or not decided by so many seeds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from jaxtyping import Float
 
 from potluck.studies.intervals import Interval
-from potluck.studies.paper import adapt
+from potluck.studies.paper.curves import gained, late, recoveries, regained, slots_to, stages_of
+from potluck.studies.paper.findings import Findings, share_of_stake, welfare_of
 from potluck.studies.paper.plan import INTENSITIES, intensity_cell, schedule_cell
-from potluck.studies.paper.statistics import bca, difference
-from potluck.studies.paper.tables import (
-    NEARLY,
-    Findings,
-    gained,
-    late,
-    recoveries,
-    share_of_stake,
-    slots_to,
-    stages_of,
-    welfare_of,
-)
+from potluck.studies.paper.statistics import LEVEL, bca, difference, mean
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "not decided"]
+Seeds: TypeAlias = Float[np.ndarray, " _"]
+FEWEST = 5
+"""Seeds that can decide anything: bootstrap intervals of fewer are too narrow for their name."""
 SETTLED = 0.05
 """Of what a silo's payoff has moved in all: the most that it may still move from one tenth to the next."""
+POINTS = 20
+"""Of a learning curve, that can tell whether it has settled."""
 EQUILIBRIUM = 0.05
 """NashConv as a share of the stake, at most, of what counts as one."""
 
@@ -42,6 +38,17 @@ class Claim:
     value: float
     low: float
     high: float
+    seeds: int
+    """That it is judged by: of the side that has fewer."""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How far ahead something is: at 95%, and at the level of one among several that are asked together."""
+
+    of: str
+    at_95: Interval
+    among: Interval
 
 
 def judge(found: Findings) -> list[Claim]:
@@ -53,35 +60,24 @@ def judge(found: Findings) -> list[Claim]:
 def _in_world(found: Findings, world: str) -> Iterator[Claim]:
     rivals = [scheme for scheme in found.config.schemes if scheme != "mpgd"]
     own = found.welfare(world, "mpgd")
-    leads = {scheme: difference(own, found.welfare(world, scheme)) for scheme in rivals}
-    yield _all_of(
-        "highest payoffs",
-        world,
-        "MPGD has the highest long-term payoffs of all schemes",
-        leads,
-        "more welfare per slot",
-    )
-    sooner = {scheme: difference(slots_to(found, world, scheme), slots_to(found, world, "mpgd")) for scheme in rivals}
-    yield _all_of("fastest", world, "MPGD converges fastest", sooner, "slots sooner at 95% of its own way")
-    yield _one(
-        "beats WPR", world, "redistribution raises welfare above WPR", leads["wpr"], "more welfare per slot than WPR"
-    )
+    theirs = {scheme: found.welfare(world, scheme) for scheme in rivals}
+    says = "MPGD has the highest long-term payoffs of all schemes"
+    yield _ahead("highest payoffs", world, says, own, theirs)
+    yield _fastest(found, world, rivals)
+    yield _ahead("beats WPR", world, "redistribution raises welfare above WPR", own, {"wpr": theirs["wpr"]})
     if world in found.equilibria:
         unpaid = found.equilibria[world]
-        yield _one(
-            "beats the best equilibrium without",
-            world,
-            "redistribution raises welfare above the best equilibrium without it that was found",
-            difference(own, found.unpaid(world)),
-            f"more welfare per slot than {unpaid['welfare']:.1f} ({unpaid['found_by']}); NashConv of WPR as learnt is "
-            f"{share_of_stake(found.last(f'{world}/wpr')).mean:.0%} of its stake",
-        )
+        learnt = share_of_stake(found.last(f"{world}/wpr")).mean
+        says = "redistribution raises welfare above the best equilibrium without it that was found"
+        more = f" ({unpaid['found_by']}); NashConv of WPR as learnt is {learnt:.0%} of its stake"
+        named = {f"the {unpaid['welfare']:.1f} of that equilibrium": found.unpaid(world)}
+        yield _ahead("beats the best equilibrium without", world, says, own, named, more, seeds=len(own))
     yield _silos_rise(found, world)
     for rule in found.config.rules(world)[1:]:
-        lead = difference(*(welfare_of(found, schedule_cell(world, name)) for name in (rule, "constant")))
+        ours, constant = (welfare_of(found, schedule_cell(world, name)) for name in (rule, "constant"))
         words = "as printed" if rule == "printed" else "mended (gain)"
         said = f"the rule for α, {words}, helps against a constant α0"
-        yield _one(f"rule helps: {rule}", world, said, lead, "more welfare per slot than with a constant α0")
+        yield _ahead(f"rule helps: {rule}", world, said, ours, {"a constant α0": constant})
 
 
 def _in_main(found: Findings) -> Iterator[Claim]:
@@ -92,98 +88,170 @@ def _in_main(found: Findings) -> Iterator[Claim]:
     yield _strangers(found)
 
 
-def _one(name: str, world: str, says: str, lead: Interval, what: str) -> Claim:
-    return Claim(name, world, says, _verdict([lead]), f"{lead.mean:+.2f} {what}", lead.mean, lead.low, lead.high)
+def leads_over(own: Seeds, theirs: Mapping[str, Seeds], choices: int = 1) -> list[Lead]:
+    """Differences of means. `choices` is among how many `own` was chosen for being the best."""
+    asked = max(len(theirs), choices)
+    return [
+        Lead(of, difference(own, values, 1 - (1 - LEVEL) / choices), difference(own, values, 1 - (1 - LEVEL) / asked))
+        for of, values in theirs.items()
+    ]
 
 
-def _all_of(name: str, world: str, says: str, leads: dict[str, Interval], what: str) -> Claim:
-    """Against every rival: the closest one is the number."""
-    closest = min(leads, key=lambda scheme: leads[scheme].mean)
-    lead = leads[closest]
-    number = f"{lead.mean:+.2f} {what} than {closest}, the closest"
-    return Claim(name, world, says, _verdict(list(leads.values())), number, lead.mean, lead.low, lead.high)
+def decided(leads: Sequence[Lead], seeds: int, *, ties: bool = True) -> tuple[Verdict, Lead]:
+    """Holds where every interval is above 0. Does not hold where one is below, at a level that counts how many are
+    asked, or is an exact tie (unless `ties` are a matter of how finely it is measured). And what decided it.
+    """
+    low, high = min(leads, key=lambda lead: lead.at_95.low), min(leads, key=lambda lead: lead.among.high)
+    if seeds < FEWEST:
+        return "not decided", low
+    if low.at_95.low > 0:
+        return "holds", low
+    tied = [lead for lead in leads if ties and lead.at_95.low == lead.at_95.high == 0]
+    if high.among.high < 0 or tied:
+        return "does not hold", high if high.among.high < 0 else tied[0]
+    return "not decided", low
 
 
-def _verdict(leads: Sequence[Interval]) -> Verdict:
-    """Holds where every interval is above 0, does not hold where one is below or an exact tie, else undecided."""
-    if all(lead.low > 0 for lead in leads):
-        return "holds"
-    if any(lead.high < 0 or lead.low == lead.high == 0 for lead in leads):
-        return "does not hold"
-    return "not decided"
+def _claim(
+    name: str, world: str, says: str, leads: Sequence[Lead], words: Mapping[str, str], seeds: int, *, ties: bool = True
+) -> Claim:
+    """Judged, with the number that decided it; `words` say it of every lead."""
+    verdict, by = decided(leads, seeds, ties=ties)
+    few = f"; {seeds} seeds are too few to decide" if seeds < FEWEST else ""
+    found = by.at_95
+    return Claim(name, world, says, verdict, words[by.of] + few, found.mean, found.low, found.high, seeds)
+
+
+def _ahead(
+    name: str, world: str, says: str, own: Seeds, theirs: Mapping[str, Seeds], more: str = "", seeds: int | None = None
+) -> Claim:
+    """More welfare than any of them."""
+    leads = leads_over(own, theirs)
+    words = {lead.of: f"{_more(lead.at_95.mean)} welfare per slot than {lead.of}{more}" for lead in leads}
+    count = min(len(own), *(len(values) for values in theirs.values())) if seeds is None else seeds
+    return _claim(name, world, says, leads, words, count)
+
+
+def _more(value: float) -> str:
+    return f"{abs(value):.2f} {'more' if value >= 0 else 'less'}"
+
+
+def _fastest(found: Findings, world: str, rivals: Sequence[str]) -> Claim:
+    """Sooner at 95% of its own way than every rival that rises at all."""
+    name, says = "fastest", "MPGD converges fastest"
+    taken = {scheme: slots_to(found, world, scheme) for scheme in ("mpgd", *rivals)}
+    risen = {scheme: slots[np.isfinite(slots)] for scheme, slots in taken.items()}
+    still = [scheme for scheme in rivals if len(risen[scheme]) < 2]
+    against = {scheme: risen[scheme] for scheme in rivals if scheme not in still}
+    if len(risen["mpgd"]) < 2 or not against:
+        who = "MPGD's" if against else "no rival's"
+        return Claim(name, world, says, "not decided", f"{who} welfare clearly rises", 0.0, 0.0, 0.0, 0)
+    leads = [
+        Lead(of, _turned(difference(risen["mpgd"], slots)), _turned(difference(risen["mpgd"], slots, level)))
+        for level in [1 - (1 - LEVEL) / len(against)]
+        for of, slots in against.items()
+    ]
+    more = f"; {' and '.join(still)} did not clearly rise" if still else ""
+    words = {
+        lead.of: f"{abs(lead.at_95.mean):,.0f} slots {'sooner' if lead.at_95.mean >= 0 else 'later'} at 95% of its own "
+        f"way than {lead.of}{more}"
+        for lead in leads
+    }
+    return _claim(name, world, says, leads, words, min(map(len, [risen["mpgd"], *against.values()])), ties=False)
+
+
+def _turned(interval: Interval) -> Interval:
+    return Interval(-interval.mean, -interval.high, -interval.low)
 
 
 def _silos_rise(found: Findings, world: str) -> Claim:
     """Payoffs of the last tenth against the first, and against the tenth before: risen, and settled."""
+    says = "the payoffs of all silos rise and settle within the training"
     curve, silos = found.cells[f"{world}/mpgd"]["curve"], found.config.worlds[world].silos.count
     points = len(curve["slots"])
     tenth = max(1, points // 10)
-    rises, drifts = [], []
+    leads, drifts = [], []
     for silo in range(silos):
         payoffs = np.array(curve[f"payoff_{silo}"])
         last, first = payoffs[:, -tenth:].mean(1), payoffs[:, :tenth].mean(1)
-        rises.append(bca(np.mean, last - first))
-        moved = abs((last - first).mean())
-        before = payoffs[:, -2 * tenth : -tenth].mean(1) if points >= 2 * tenth else first
-        drifts.append(abs((last - before).mean()) / moved if moved > 0 else 0.0)
-    least = min(rises, key=lambda rise: rise.mean)
-    settled = max(drifts) <= SETTLED
-    verdict = _verdict(rises)
-    if verdict == "holds" and not settled:
-        verdict = "not decided"
+        among = bca(np.mean, last - first, level=1 - (1 - LEVEL) / silos)
+        leads.append(Lead(f"silo {silo}", mean(last - first), among))
+        rise = max(abs((last - first).mean()), 1e-12)
+        drift = mean(np.abs(last - payoffs[:, -2 * tenth :][:, :tenth].mean(1)))
+        drifts.append(Interval(drift.mean / rise, drift.low / rise, drift.high / rise))
+    seeds = len(curve["welfare"])
+    verdict, by = decided(leads, seeds)
+    moved = max(drifts, key=lambda drift: drift.mean)
+    if verdict == "holds" and (points < POINTS or any(drift.high > SETTLED for drift in drifts)):
+        wandering = points >= POINTS and any(drift.low > SETTLED for drift in drifts)
+        verdict = "does not hold" if wandering else "not decided"
     number = (
-        f"{least.mean:+.2f} per slot for the silo that gains least, from the first tenth to the last; the last tenth "
-        f"still moved by {max(drifts):.0%} of a rise"
+        f"{by.of} earns {_more(by.at_95.mean)} per slot in the last tenth than in the first; from the tenth before to "
+        f"the last a silo's payoff still moved by {moved.mean:.0%} of its rise"
     )
-    says = "the payoffs of all silos rise and settle within the training"
-    return Claim("silos rise", world, says, verdict, number, least.mean, least.low, least.high)
+    rise = by.at_95
+    return Claim("silos rise", world, says, verdict, number, rise.mean, rise.low, rise.high, seeds)
 
 
 def _adapts(found: Findings) -> Claim:
-    """At the end, with all silos there again, back at 95% of the share of the planner's gain that it had."""
-    rows = [row for row in recoveries(found) if row["scheme"] == "mpgd"]
-    stages, shares = np.array(stages_of(found, "mpgd")), gained(found, "mpgd")
-    before, after = (late(shares[:, stages == stage]).mean(1) for stage in (0, len(adapt.STAGES) - 1))
-    lead = bca(lambda a, b, axis: a.mean(axis) - NEARLY * b.mean(axis), after, before, paired=True)
-    back = " and ".join(f"{row['seeds_back']} of {row['seeds']} seeds in stage “{row['stage']}”" for row in rows)
-    verdict: Verdict = _verdict([lead]) if np.isfinite(lead.mean) and before.mean() > 0 else "not decided"
-    number = (
-        f"share of the planner's gain {before.mean():.0%} before the change, {after.mean():.0%} at the end; back at "
-        f"95% of the old share: {back}"
+    """In each stage of the change back at 95% of the share of the planner's gain that it had."""
+    says = (
+        "MPGD, which sees no private terms of others, adapts: 95% of its share of the planner's gain is back each time"
     )
-    says = "MPGD adapts to changes without private information"
-    return Claim("adapts", found.config.main, says, verdict, number, lead.mean, lead.low, lead.high)
+    stages, shares, rows = np.array(stages_of(found, "mpgd")), gained(found, "mpgd"), recoveries(found)
+    back = [row for row in rows if row["scheme"] == "mpgd"]
+    name, world, seeds = "adapts", found.config.main, len(shares)
+    if not back:
+        told = "in a stage a planner gains nothing over WPR: there is no share"
+        return Claim(name, world, says, "not decided", told, 0.0, 0.0, 0.0, seeds)
+    before = late(shares[:, stages == 0]).mean(1)
+    ends = {stage: late(shares[:, stages == stage]).mean(1) for stage in (1, 2) if (stages == stage).any()}
+    leads = [
+        Lead(str(stage), mean(end - regained(before)), bca(np.mean, end - regained(before), level=1 - (1 - LEVEL) / 2))
+        for stage, end in ends.items()
+    ]
+    told = ", ".join(
+        f"{end.mean():.0%} in the end of “{row['stage']}” ({row['seeds_back']} of {row['seeds']} seeds back)"
+        for end, row in zip(ends.values(), back, strict=True)
+    )
+    number = f"share of the planner's gain {before.mean():.0%} before the change, {told}"
+    claim = _claim(name, world, says, leads, dict.fromkeys(map(str, ends), number), seeds)
+    if mean(before).low > 0:
+        return claim
+    return Claim(
+        name, world, says, "not decided", f"{number}: nothing to lose", claim.value, claim.low, claim.high, seeds
+    )
 
 
 def _interior(found: Findings) -> Claim:
     """The best α0 of the sweep lies within (1, 16) and beats both 0 to 1 and 16 to 32."""
     levels = {level: welfare_of(found, intensity_cell(level)) for level in INTENSITIES}
     best = max(levels, key=lambda level: levels[level].mean())
-    inside = max((level for level in levels if 1 < level < 16), key=lambda level: levels[level].mean())
-    leads = [difference(levels[inside], values) for level, values in levels.items() if not 1 < level < 16]
-    closest = min(leads, key=lambda lead: lead.mean)
-    number = (
-        f"best α0 of the sweep: {best:g}; the best between 1 and 16 is {inside:g}, {closest.mean:+.2f} per slot above "
-        "the best outside"
-    )
+    within = [level for level in levels if 1 < level < 16]
+    inside = max(within, key=lambda level: levels[level].mean())
+    outside = {f"α0 = {level:g}": values for level, values in levels.items() if level not in within}
+    leads = leads_over(levels[inside], outside, len(within))
+    words = {
+        lead.of: f"best α0 of the sweep: {best:g}; the best between 1 and 16 is {inside:g}, with "
+        f"{_more(lead.at_95.mean)} welfare per slot than {lead.of}"
+        for lead in leads
+    }
     says = "welfare has an interior maximum in α0 between 1 and 16"
-    return Claim(
-        "interior α0", found.config.main, says, _verdict(leads), number, closest.mean, closest.low, closest.high
-    )
+    return _claim("interior α0", found.config.main, says, leads, words, min(map(len, levels.values())))
 
 
 def _strangers(found: Findings) -> Claim:
     """Not the paper's: silos of a consortium share no seed."""
+    says = (
+        f"what silos learnt apart is near an equilibrium when they meet (no constant deviation gains more than "
+        f"{EQUILIBRIUM:.0%} of the stake)"
+    )
     seeds = found.cells[f"{found.config.main}/mpgd"]["strangers"]
+    if not seeds:
+        told = "there are fewer seeds than silos: nobody can be a stranger to all others"
+        return Claim("strangers", found.config.main, says, "not decided", told, 0.0, 0.0, 0.0, 0)
     share = share_of_stake(seeds)
     room = Interval(EQUILIBRIUM - share.mean, EQUILIBRIUM - share.high, EQUILIBRIUM - share.low)
-    return Claim(
-        "strangers",
-        found.config.main,
-        f"what silos learnt apart is near an equilibrium when they meet (NashConv ≤ {EQUILIBRIUM:.0%} of the stake)",
-        _verdict([room]),
-        f"NashConv {share.mean:.1%} of the stake in games of silos from different seeds",
-        share.mean,
-        share.low,
-        share.high,
-    )
+    verdict, _ = decided([Lead("stake", room, room)], len(seeds))
+    number = f"NashConv {share.mean:.1%} of the stake in games of silos from different seeds"
+    return Claim("strangers", found.config.main, says, verdict, number, share.mean, share.low, share.high, len(seeds))

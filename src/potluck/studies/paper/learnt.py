@@ -5,7 +5,7 @@ Trainings whose setups differ in numbers only run side by side as one program, w
 
 import csv
 import functools
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ def of_program(config: StudyConfig, job: Job, folder: Path, interval: float) -> 
         dict.fromkeys(cell.rpartition("/")[2] if cell.split("/")[0] in config.worlds else cell for cell in cells)
     )
     named = ", ".join(schemes[:3]) + (f" and {len(schemes) - 3} more" if len(schemes) > 3 else "")
-    training = functools.partial(train, interval=interval)
-    found = [Piece(f"training {named}", job.config.slots * len(job.labels), files, training, job.compiled)]
+    training, compiled = functools.partial(train, interval=interval), functools.partial(ready, job)
+    found = [Piece(f"training {named}", job.config.slots * len(job.labels), files, training, compiled)]
     rehearsed = set()
     for cell, file in zip(cells, files, strict=True):
         deviations, _ = _asked(config, cell)
@@ -54,6 +54,11 @@ def of_program(config: StudyConfig, job: Job, folder: Path, interval: float) -> 
 def milestones(config: RunConfig) -> frozenset[int]:
     """Chunks after which what is learnt is measured."""
     return frozenset(max(1, round(share * config.chunks)) for share in MILESTONES)
+
+
+def ready(job: Job) -> Job:
+    """Compiled, unless it has nothing to train any more."""
+    return job if job.over else job.compiled()
 
 
 def cells_of(job: Job) -> dict[str, range]:
@@ -98,7 +103,8 @@ def _measure(config: StudyConfig, job: Job, cell: str, file: Path, _: None) -> G
     """One cell's learning curve, its play at the milestones, and in the end among strangers."""
     lanes, (deviations, along) = cells_of(job)[cell], _asked(config, cell)
     chunks = sorted(job.snapshots) if along else [job.config.chunks]
-    total, done = (len(chunks) + along) * len(lanes), 0
+    meet = along and len(lanes) >= config.scenario.silos.count
+    total, done = (len(chunks) + meet) * len(lanes), 0
 
     def play(agents: Any, *, slots: bool) -> Generator[dict[str, Any]]:
         own, discount = job.lanes.some(lanes), job.config.scenario.discount
@@ -112,7 +118,7 @@ def _measure(config: StudyConfig, job: Job, cell: str, file: Path, _: None) -> G
             done += 1
             yield done / total
         stones.append({"slots": slots_after(job.config, chunk), "seeds": seeds})
-    for found in play(strangers(agents), slots=False) if along else ():
+    for found in play(strangers(agents), slots=False) if meet else ():
         mixed.append(found)
         done += 1
         yield done / total
@@ -129,6 +135,11 @@ def slots_after(config: RunConfig, chunk: int) -> int:
     return chunk * config.chunk * config.depth * config.games
 
 
+def _points(rows: int, of: int, points: int) -> int:
+    """How many of all points a stage has."""
+    return max(1, min(rows, round(points * rows / of)))
+
+
 @functools.lru_cache(maxsize=1)
 def _metrics(file: Path) -> tuple[list[str], dict[str, dict[str, Float[np.ndarray, "rows columns"]]]]:
     """Names of the numbers, and the rows of every cell and seed."""
@@ -141,11 +152,13 @@ def _metrics(file: Path) -> tuple[list[str], dict[str, dict[str, Float[np.ndarra
     return names, {cell: {seed: np.array(own) for seed, own in seeds.items()} for cell, seeds in rows.items()}
 
 
-def curve(job: Job, cell: str, points: int = POINTS) -> dict[str, Any]:
-    """What was earned while learning, seed by seed: means over equal stretches of the training."""
+def curve(job: Job, cell: str, points: int = POINTS, turns: Sequence[int] = ()) -> dict[str, Any]:
+    """What was earned while learning, seed by seed: means over about equal stretches, none of which crosses a turn."""
     names, cells = _metrics(job.folder / METRICS)
     seeds = list(cells[cell].values())
-    parts = np.array_split(np.arange(len(seeds[0])), min(points, len(seeds[0])))
+    every = np.arange(len(seeds[0]))
+    stages = [stage for stage in np.split(every, np.searchsorted(seeds[0][:, 0], turns, side="right")) if len(stage)]
+    parts = [part for stage in stages for part in np.array_split(stage, _points(len(stage), len(every), points))]
     wanted = [
         name for name in names if name in ("welfare", "precision") or name.startswith(("payoff_", "contribution_"))
     ]

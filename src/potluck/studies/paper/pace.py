@@ -25,6 +25,8 @@ class Piece:
     """Does it with what was prepared; yields the share that is done."""
     prepare: Callable[[], Any] = nothing
     """What can be done on a thread beside, before its turn: compiling."""
+    seconds: float = 0.0
+    """That it takes besides, whatever slots cost, about."""
 
     @property
     def done(self) -> bool:
@@ -62,6 +64,7 @@ class Pace:
         self._here = self._spent = self._slots = 0.0
         self._compiling: float | None = None
         self._share, self._then = 0.0, 0.0
+        self._now: Piece | None = None
 
     def meanwhile(self) -> None:
         """What others have done is done."""
@@ -80,13 +83,13 @@ class Pace:
             self._slots += (share - self._share) * piece.cost
         elif share and self._compiling is None:
             self._compiling = now - self._then
-        self._share, self._then, self._here = share, now, share * piece.cost
+        self._share, self._then, self._here, self._now = share, now, share * piece.cost, piece
 
     def over(self, piece: Piece) -> None:
         """It is done."""
         self._left.discard(piece)
         self._behind += piece.cost
-        self._here = 0.0
+        self._here, self._now = 0.0, None
 
     def share(self) -> float:
         """Of the whole study."""
@@ -98,4 +101,5 @@ class Pace:
             return None
         programs = sum(piece.prepare is not nothing for piece in self._left)
         compiling = programs * self._compiling / (os.cpu_count() or 1)
-        return compiling + (self._whole - self._behind - self._here) * self._spent / self._slots
+        besides = sum(piece.seconds * (1 - self._share * (piece is self._now)) for piece in self._left)
+        return compiling + besides + (self._whole - self._behind - self._here) * self._spent / self._slots

@@ -8,7 +8,7 @@ from typing import Any
 
 from potluck.studies.paper.charts import Chart, Line
 from potluck.studies.paper.claims import Claim
-from potluck.studies.paper.tables import Table
+from potluck.studies.paper.findings import Table
 
 MARKS = {"holds": "✓", "does not hold": "✗", "not decided": "?"}
 DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
@@ -63,10 +63,11 @@ def _claims(claims: Sequence[Claim]) -> str:
         f'<tr class="{claim.verdict.replace(" ", "-")}"><td data-label="verdict"><b>{MARKS[claim.verdict]} '
         f'{claim.verdict}</b></td><td data-label="claim">{escape(claim.says)}</td><td data-label="world">'
         f'{escape(claim.world)}</td><td data-label="measured">{escape(claim.number)}</td>'
-        f'<td data-label="95% interval">{claim.low:.4g} to {claim.high:.4g}</td></tr>'
+        f'<td data-label="95% interval">{claim.low:.4g} to {claim.high:.4g}</td>'
+        f'<td data-label="seeds">{claim.seeds or ""}</td></tr>'
         for claim in claims
     ]
-    heads = "".join(f"<th>{head}</th>" for head in ("verdict", "claim", "world", "measured", "95% interval"))
+    heads = "".join(f"<th>{head}</th>" for head in ("verdict", "claim", "world", "measured", "95% interval", "seeds"))
     return f'<table class="claims sortable"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
@@ -74,7 +75,8 @@ def _figure(chart: Chart) -> str:
     note = f"{escape(chart.note)} " if chart.note else ""
     return (
         f'<figure><div class="chart" id="{chart.name}" role="img" aria-label="{escape(chart.title)}"></div>'
-        f"<figcaption>{note}Bands and bars are 95% intervals over seeds. Table: {chart.table}.csv, pictures: "
+        f"<figcaption>{note}Bands and bars are 95% intervals over seeds; those of a planner or a solved "
+        f"equilibrium are over games. Table: {chart.table}.csv, pictures: "
         f"{chart.name}.png and .svg.</figcaption></figure>"
     )
 

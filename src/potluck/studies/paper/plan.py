@@ -1,5 +1,6 @@
 """What the evaluation consists of: worlds, schemes, and what is varied. Written down at the start, read to go on."""
 
+import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from potluck.scenario import Scenario, render
 from potluck.studies.paper import adapt
 from potluck.training.config import RunConfig, computed_with, setup_one, values_of
 from potluck.training.files import write_text
-from potluck.training.run import check_room
+from potluck.training.run import LOCK, check_room, lock
 
 STUDY = "study.json"
 SCENARIO = "scenario.toml"
@@ -168,18 +169,26 @@ def _written(config: StudyConfig) -> dict[str, Any]:
 
 def begin_study(config: StudyConfig, folder: Path) -> None:
     """Write down what the study is, or find it written down already; another study is refused."""
-    if (folder / STUDY).exists():
-        if read_study(folder).digest != config.digest:
-            raise PotluckError(f"{folder}: holds another study; name another folder", field="out")
+    if _begun(config, folder):
         return
-    run = config.run(config.scenario, "mpgd", config.seeds)
+    setups = {scheme: setup_one(config.run(config.scenario, scheme, 2)) for scheme in config.schemes}
     lanes = config.seeds * (len(INTENSITIES) if config.sweeps else 2) + 2 * config.fewer * (len(config.worlds) - 1)
-    check_room(run, setup_one(run), lanes)
+    check_room(config.run(config.scenario, "mpgd", config.seeds), setups["mpgd"], lanes)
     with file_faults(folder, "name a folder to write to"):
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / SCENARIO, render(config.scenario))
-        written = {**_written(config), "computed_with": computed_with()}
-        write_text(folder / STUDY, json.dumps(written, indent=1) + "\n")
+        with lock(folder / LOCK, wait=True) or contextlib.nullcontext():
+            if not _begun(config, folder):  # another process may have begun it since
+                write_text(folder / SCENARIO, render(config.scenario))
+                written = {**_written(config), "computed_with": computed_with()}
+                write_text(folder / STUDY, json.dumps(written, indent=1) + "\n")
+
+
+def _begun(config: StudyConfig, folder: Path) -> bool:
+    if not (folder / STUDY).exists():
+        return False
+    if read_study(folder).digest != config.digest:
+        raise PotluckError(f"{folder}: holds another study; name another folder", field="out")
+    return True
 
 
 def read_study(folder: Path) -> StudyConfig:

@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from potluck.game import Planner
-from potluck.scenario import Scenario
-from potluck.studies.bounds import FINALISTS, SEARCH, Candidate, solved_equilibria
+from potluck.scenario import CurvePrecision, Scenario
+from potluck.studies.bounds import FINALISTS, SEARCH, SOLVING, Candidate, solved_equilibria
 from potluck.studies.deviations import CONSTANTS, followed
 from potluck.studies.followers import keeping_to
 from potluck.studies.judgement import Judgement, imagination_of
@@ -18,12 +18,14 @@ from potluck.studies.paper.learnt import PLAY
 from potluck.studies.paper.pace import Piece, Unit
 from potluck.studies.paper.plan import StudyConfig, same_as
 from potluck.studies.paper.results import keep, read_result, result_file
-from potluck.studies.planning import CANDIDATES, USUAL, Effort, Plan, best_plan
+from potluck.studies.planning import ASCENT_GAMES, CANDIDATES, USUAL, Effort, Plan, best_plan
 from potluck.training.config import setup_one
 from potluck.training.loop import Setup
 
-FIT = 20_000.0
-"""What a planner's fit and ascent cost, in slots of learning, about."""
+FIT = 8.0
+"""Seconds of a planner's fit and ascent, about."""
+CLIMB = 5.0
+"""Seconds of an ascent on the curve, about."""
 MODELLED = 1000
 """Games that solving an equilibrium on real training plays, about."""
 THOROUGH = Effort(rounds=40, games=256)
@@ -40,9 +42,9 @@ def planned(config: StudyConfig, world: str, folder: Path) -> Unit:
         learnt = {scheme: _learnt(config, folder, f"{world}/{scheme}") for scheme in config.schemes}
         yield from search_plan(config, Planner(adapt.game_of(_setup(config, scenario))), scenario, file, learnt)
 
-    cost = planning_cost(config, scenario, len(config.schemes))
+    cost, seconds = planning_cost(config, scenario, len(config.schemes))
     needs = _files(config, folder, *(f"{world}/{scheme}" for scheme in config.schemes))
-    return Unit(f"planner-{world}", (Piece(f"planner of {world}", cost, (file,), work),), needs)
+    return Unit(f"planner-{world}", (Piece(f"planner of {world}", cost, (file,), work, seconds=seconds),), needs)
 
 
 def changed(config: StudyConfig, scenario: Scenario, stage: int, folder: Path) -> Unit:
@@ -53,8 +55,8 @@ def changed(config: StudyConfig, scenario: Scenario, stage: int, folder: Path) -
         planner = adapt.planner_of(adapt.stage_of(_setup(config, scenario), stage))
         yield from search_plan(config, planner, scenario, file)
 
-    what = f"planner of adaptivity, {adapt.STAGES[stage]}"
-    return Unit(f"planner-adapt-{stage}", (Piece(what, planning_cost(config, scenario), (file,), work),))
+    what, (cost, seconds) = f"planner of adaptivity, {adapt.STAGES[stage]}", planning_cost(config, scenario)
+    return Unit(f"planner-adapt-{stage}", (Piece(what, cost, (file,), work, seconds=seconds),))
 
 
 def unpaid(config: StudyConfig, world: str, folder: Path) -> Unit:
@@ -84,9 +86,11 @@ def unpaid(config: StudyConfig, world: str, folder: Path) -> Unit:
         keep(file, {**found, "found_by": best.name})
 
     ways = FINALISTS * len(CONSTANTS) * config.scenario.silos.count
-    cost = 2 * FIT + PLAY * (ways * config.games + MODELLED) * scenario.horizon
+    learnt = not isinstance(scenario.precision, CurvePrecision)
+    cost = PLAY * (ways * config.games + MODELLED * learnt) * scenario.horizon
     needs = (*_files(config, folder, f"{world}/wpr"), result_file(folder, f"{world}/planner"))
-    piece = Piece(f"equilibrium without redistribution of {world}", cost, (file,), work)
+    what = f"equilibrium without redistribution of {world}"
+    piece = Piece(what, cost, (file,), work, seconds=SOLVING * FIT if learnt else CLIMB)
     return Unit(f"equilibrium-{world}", (piece,), needs)
 
 
@@ -132,12 +136,14 @@ def effort_of(config: StudyConfig) -> Effort:
     return THOROUGH
 
 
-def planning_cost(config: StudyConfig, scenario: Scenario, starts: int = 0) -> float:
-    """Of half of the rounds that it may take."""
+def planning_cost(config: StudyConfig, scenario: Scenario, starts: int = 0) -> tuple[float, float]:
+    """In slots of learning, and in seconds besides: of half of the rounds that it may take."""
+    if isinstance(scenario.precision, CurvePrecision):
+        return PLAY * (starts + 2) * ASCENT_GAMES * scenario.horizon, 2 * CLIMB
     effort = effort_of(config)
     rounds = (effort.rounds + 1) // 2
     plays = rounds * effort.round_plays + (starts + 1) * effort.checking + CANDIDATES * effort.choosing
-    return FIT * rounds + PLAY * plays * scenario.horizon
+    return PLAY * plays * scenario.horizon, FIT * rounds
 
 
 def search_plan(

@@ -14,9 +14,12 @@ LEVEL = 0.95
 
 
 def bca(
-    statistic: Callable[..., Float[np.ndarray, "..."]], *samples: Float[np.ndarray, " _"], paired: bool = False
+    statistic: Callable[..., Float[np.ndarray, "..."]],
+    *samples: Float[np.ndarray, " _"],
+    paired: bool = False,
+    level: float = LEVEL,
 ) -> Interval:
-    """A statistic of samples with its 95% bias-corrected and accelerated bootstrap interval; seeded.
+    """A statistic of samples with its bias-corrected and accelerated bootstrap interval; seeded.
 
     `statistic` takes one array per sample and `axis`. Where resampling changes nothing, or there is one seed, the
     interval is the value itself.
@@ -27,11 +30,11 @@ def bca(
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # degenerate samples: handled below
         found = stats.bootstrap(
-            samples, statistic, n_resamples=RESAMPLES, confidence_level=LEVEL, method="BCa", paired=paired, rng=0
+            samples, statistic, n_resamples=RESAMPLES, confidence_level=level, method="BCa", paired=paired, rng=0
         )
         low, high = map(float, found.confidence_interval)
         if not (np.isfinite(low) and np.isfinite(high)):  # BCa has no answer at an end of what can be: percentiles do
-            low, high = np.quantile(found.bootstrap_distribution, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+            low, high = np.quantile(found.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, float(low), float(high))
 
 
@@ -48,9 +51,12 @@ def interquartile_mean(values: Float[np.ndarray, " seeds"]) -> Interval:
     return bca(middle, np.asarray(values, float))
 
 
-def difference(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " other_seeds"]) -> Interval:
+def difference(
+    ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " other_seeds"], level: float = LEVEL
+) -> Interval:
     """Of means; seeds of different schemes have nothing in common."""
-    return bca(lambda a, b, axis: a.mean(axis) - b.mean(axis), np.asarray(ours, float), np.asarray(theirs, float))
+    samples = np.asarray(ours, float), np.asarray(theirs, float)
+    return bca(lambda a, b, axis: a.mean(axis) - b.mean(axis), *samples, level=level)
 
 
 def improvement(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " other_seeds"]) -> Interval:

@@ -2,116 +2,18 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from potluck.errors import file_faults
-from potluck.studies.intervals import Interval
-from potluck.studies.paper import adapt
-from potluck.studies.paper.plan import (
-    INTENSITIES,
-    StudyConfig,
-    intensity_cell,
-    same_as,
-    schedule_cell,
-)
-from potluck.studies.paper.results import read_result
+from potluck.studies.paper.curves import adaptivity, recoveries, slots_to
+from potluck.studies.paper.findings import Findings, Row, Table, share_of_stake, spread_of, welfare_of
+from potluck.studies.paper.plan import INTENSITIES, intensity_cell, schedule_cell
 from potluck.studies.paper.statistics import bca, difference, improvement, interquartile_mean, mean
 from potluck.training.files import write_text
-
-NEARLY = 0.95
-SMOOTH = 5
-"""Points of a learning curve that are averaged before it is asked when it got there."""
-
-Row = dict[str, Any]
-Table = list[Row]
-
-
-@dataclass(frozen=True)
-class Findings:
-    """All results of a study, read once."""
-
-    config: StudyConfig
-    cells: Mapping[str, Any]
-    """By the names of `StudyConfig.cells`."""
-    planners: Mapping[str, Any]
-    adapted: Mapping[str, Any]
-    """By scheme; empty where the federation could not change."""
-    adapted_planners: Sequence[Any]
-    equilibria: Mapping[str, Any] = field(default_factory=dict)
-    """World by world the best equilibrium without redistribution that was found."""
-
-    @classmethod
-    def read(cls, config: StudyConfig, folder: Path) -> "Findings":
-        cells = config.cells()
-        return cls(
-            config,
-            {name: read_result(folder, same_as(cells, name)) for name in cells},
-            {world: read_result(folder, f"{world}/planner") for world in config.worlds},
-            {scheme: read_result(folder, f"adapt/{scheme}") for scheme in config.schemes} if config.changes else {},
-            [read_result(folder, f"adapt/planner-{stage}") for stage in range(len(adapt.STAGES))]
-            if config.changes
-            else [],
-            {world: read_result(folder, f"{world}/equilibrium") for world in config.worlds},
-        )
-
-    def last(self, cell: str) -> list[dict[str, Any]]:
-        """Every seed's play after the whole training."""
-        seeds: list[dict[str, Any]] = self.cells[cell]["milestones"][-1]["seeds"]
-        return seeds
-
-    def welfare(self, world: str, scheme: str) -> Float[np.ndarray, " seeds"]:
-        """Of play without exploration; who plays at random never plays otherwise."""
-        if scheme == "random":
-            return np.array([np.mean(seed) for seed in self.cells[f"{world}/random"]["curve"]["welfare"]])
-        if scheme == "fixed:1":
-            return np.array([seed["everything"]["welfare"] for seed in self.last(f"{world}/mpgd")])
-        return np.array([seed["welfare"] for seed in self.last(f"{world}/{scheme}")])
-
-    def shares(self, world: str, own: Float[np.ndarray, " seeds"]) -> Row:
-        """Of the planner's gain, over WPR as it was learnt and over the best equilibrium without redistribution that
-        was found; how far WPR is from an equilibrium. No share is given of a gain that is within its interval.
-        """
-        planned, row = self.planned(world), Row()
-        share = gain_share(own, self.welfare(world, "wpr"), planned)
-        row |= spread_of(share, "gain_share") if share else {}
-        if world in self.equilibria:
-            share = gain_share(own, self.unpaid(world), planned)
-            row |= spread_of(share, "gain_share_over_equilibrium") if share else {}
-        return row | {"wpr_share_of_stake": share_of_stake(self.last(f"{world}/wpr")).mean}
-
-    def unpaid(self, world: str) -> Float[np.ndarray, " games"]:
-        """Welfare of the best equilibrium without redistribution, game by game, without the luck that WPR has too."""
-        luck = np.mean([seed["games"] for seed in self.last(f"{world}/wpr")], axis=0)
-        return np.asarray(np.array(self.equilibria[world]["games"]) - luck + luck.mean())
-
-    def planned(self, world: str) -> Float[np.ndarray, " games"]:
-        """The planner's welfare in each game: its luck is the games'."""
-        return np.array(self.planners[world]["games"])
-
-
-def spread_of(found: Interval, name: str) -> Row:
-    """Three columns."""
-    return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def gain_share(
-    own: Float[np.ndarray, " seeds"], wpr: Float[np.ndarray, " wpr_seeds"], planned: Float[np.ndarray, " games"]
-) -> Interval | None:
-    """(W − W_wpr) / (W_planner − W_wpr); None where planner and WPR are closer than their intervals."""
-    gap = difference(planned, wpr)
-    if gap.low <= 0:
-        return None
-
-    def share(own: Any, wpr: Any, planned: Any, axis: int) -> Any:
-        return (own.mean(axis) - wpr.mean(axis)) / (planned.mean(axis) - wpr.mean(axis))
-
-    return bca(share, own, wpr, planned)
 
 
 def schemes(found: Findings) -> Table:
@@ -128,13 +30,19 @@ def schemes(found: Findings) -> Table:
             row = {"world": world, "scheme": scheme, **spread_of(mean(own), "welfare"),
                    **spread_of(interquartile_mean(own), "iqm")}  # fmt: skip
             row |= found.shares(world, own)
+            if scheme == "wpr" and "gain_share" in row:  # what shares are counted from
+                row |= {"gain_share_low": 0.0, "gain_share_high": 0.0}
             if scheme in found.config.schemes:
                 last = found.last(f"{world}/{scheme}")
                 row |= spread_of(share_of_stake(last), "share_of_stake")
                 row |= spread_of(mean(np.array([sum(seed["gains"]) for seed in last])), "nash_conv")
                 row["stake"] = float(np.mean([sum(seed["stakes"]) for seed in last]))
-                row |= spread_of(mean(slots_to(found, world, scheme)), "slots_to_95")
-                row |= spread_of(improvement(found.welfare(world, "mpgd"), own), "mpgd_better")
+                taken = slots_to(found, world, scheme)
+                row["seeds_risen"] = int(np.isfinite(taken).sum())
+                if row["seeds_risen"]:
+                    row |= spread_of(mean(taken[np.isfinite(taken)]), "slots_to_95")
+                if scheme != "mpgd":
+                    row |= spread_of(improvement(found.welfare(world, "mpgd"), own), "mpgd_better")
             rows.append(row)
     return rows
 
@@ -149,27 +57,6 @@ def _unpaid(found: Findings, world: str) -> Row:
         "share_of_stake": sum(best["gains"]) / sum(best["stakes"]) if sum(best["stakes"]) else 0.0,
         "found_by": best["found_by"],
     }
-
-
-def slots_to(found: Findings, world: str, scheme: str) -> Float[np.ndarray, " seeds"]:
-    """Slots until a seed's welfare, smoothed, has made 95% of its way from the first to the last stretch."""
-    curve = found.cells[f"{world}/{scheme}"]["curve"]
-    slots = np.array(curve["slots"], float)
-    reached = []
-    for seed in curve["welfare"]:
-        smooth = smoothed(np.array(seed))
-        rise = smooth[-1] - smooth[0]
-        there = (smooth - smooth[0]) * np.sign(rise) >= NEARLY * abs(rise)
-        reached.append(slots[np.argmax(there)])
-    return np.array(reached)
-
-
-def smoothed(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
-    """Each point's mean with the few before it."""
-    sums = np.cumsum(np.concatenate([[0.0], values]))
-    ends = np.arange(1, len(values) + 1)
-    begins = np.maximum(ends - SMOOTH, 0)
-    return np.asarray((sums[ends] - sums[begins]) / (ends - begins))
 
 
 def learning(found: Findings) -> Table:
@@ -234,10 +121,6 @@ def intensities(found: Findings) -> Table:
     return rows
 
 
-def welfare_of(found: Findings, cell: str) -> Float[np.ndarray, " seeds"]:
-    return np.array([seed["welfare"] for seed in found.last(cell)])
-
-
 def schedules(found: Findings) -> Table:
     """Welfare under each rule for α, at the same α0."""
     rows = []
@@ -281,12 +164,6 @@ def game_slots(found: Findings) -> Table:
     return rows
 
 
-def share_of_stake(seeds: Sequence[Mapping[str, Any]]) -> Interval:
-    """NashConv of play, over what is at stake."""
-    gains, stakes = (np.array([sum(seed[name]) for seed in seeds]) for name in ("gains", "stakes"))
-    return bca(lambda gains, stakes, axis: gains.mean(axis) / stakes.mean(axis), gains, stakes, paired=True)
-
-
 def nash_conv(found: Findings) -> Table:
     """NashConv over training, of constant deviations, as a share of the stake."""
     rows = []
@@ -305,80 +182,12 @@ def strangers(found: Findings) -> Table:
     for scheme in found.config.schemes:
         cell = f"{found.config.main}/{scheme}"
         for who, seeds in (("together", found.last(cell)), ("strangers", found.cells[cell]["strangers"])):
+            if not seeds:
+                continue
             share = share_of_stake(seeds)
             welfare = np.array([seed["welfare"] for seed in seeds])
             rows.append({"scheme": scheme, "who": who, **spread_of(mean(welfare), "welfare"),
                          **spread_of(share, "nash_conv_share_of_stake")})  # fmt: skip
-    return rows
-
-
-def adaptivity(found: Findings) -> Table:
-    """Welfare through the change as a share of what a planner gains over WPR in the same stage."""
-    rows = []
-    for scheme, cell in found.adapted.items():
-        slots = cell["curve"]["slots"]
-        for slot, stage, values in zip(slots, stages_of(found, scheme), gained(found, scheme).T, strict=True):
-            rows.append(
-                {"scheme": scheme, "slots": slot, "stage": adapt.STAGES[stage], **spread_of(mean(values), "gain_share")}
-            )
-    return rows
-
-
-def stages_of(found: Findings, scheme: str) -> list[int]:
-    """Which stage each point of the curve belongs to."""
-    cell = found.adapted[scheme]
-    return [int(np.searchsorted(cell["turns"], slot, side="left")) for slot in cell["curve"]["slots"]]
-
-
-def gained(found: Findings, scheme: str) -> Float[np.ndarray, "seeds points"]:
-    """(W − W_wpr) / (W_planner − W_wpr), WPR's being where it ends each stage."""
-    stages = np.array(stages_of(found, scheme))
-    unpaid = np.array(found.adapted["wpr"]["curve"]["welfare"]).mean(0)
-    level = np.array(
-        [
-            late(unpaid[stages == stage]).mean() if (stages == stage).any() else np.nan
-            for stage in range(len(adapt.STAGES))
-        ]
-    )
-    best = np.array([planner["welfare"] for planner in found.adapted_planners])
-    own = np.array(found.adapted[scheme]["curve"]["welfare"])
-    stakes = np.where(best > level, best - level, np.nan)
-    return np.asarray((own - level[stages]) / stakes[stages])
-
-
-def late(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """The last fifth of a stage."""
-    return values[..., -max(1, values.shape[-1] // 5) :]
-
-
-def recoveries(found: Findings) -> Table:
-    """After each change: how deep the share of the planner's gain falls, and how soon 95% of the old one is back."""
-    rows = []
-    for scheme in found.adapted:
-        shares, stages = gained(found, scheme), np.array(stages_of(found, scheme))
-        slots = np.array(found.adapted[scheme]["curve"]["slots"], float)
-        before = late(shares[:, stages == 0]).mean(1)
-        for stage in (1, 2):
-            inside = stages == stage
-            if not inside.any():
-                continue
-            begun = slots[np.argmax(inside) - 1]
-            own = np.stack([smoothed(seed) for seed in shares[:, inside]])
-            back = own >= NEARLY * before[:, None]
-            took = np.where(back.any(1), slots[inside][back.argmax(1)] - begun, np.nan)
-            came = np.isfinite(took)
-            rows.append(
-                {
-                    "scheme": scheme,
-                    "stage": adapt.STAGES[stage],
-                    **spread_of(mean(before), "share_before"),
-                    **spread_of(mean(own.min(1)), "lowest_share"),
-                    **spread_of(mean(late(shares[:, inside]).mean(1)), "share_after"),
-                    "seeds_back": int(came.sum()),
-                    "seeds": len(came),
-                    **(spread_of(mean(took[came]), "slots_to_95") if came.any() else {}),
-                }
-            )
     return rows
 
 
@@ -409,13 +218,23 @@ def text_of(table: Table) -> str:
     lines = csv.DictWriter(out, columns, lineterminator="\n", restval="")
     lines.writeheader()
     for row in table:
-        lines.writerow({name: f"{value:.10g}" if isinstance(value, float) else value for name, value in row.items()})
+        lines.writerow({name: _text(value) for name, value in row.items()})
     return out.getvalue()
 
 
+def _text(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:.10g}" if math.isfinite(value) else ""
+    return value
+
+
 def write_tables(tables: Mapping[str, Table], folder: Path) -> None:
-    """One CSV file each."""
+    """One CSV file each; none for a table without rows, also where there was one."""
     with file_faults(folder, "make room and go on", failed="not written"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
-            write_text(folder / f"{name}.csv", text_of(table))
+            place = folder / f"{name}.csv"
+            if table:
+                write_text(place, text_of(table))
+            else:
+                place.unlink(missing_ok=True)

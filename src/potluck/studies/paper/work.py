@@ -114,4 +114,4 @@ def _adapt(files: dict[str, Path], interval: float, job: Job) -> Generator[float
     yield from train(job, interval)
     turns = [slots_after(job.config, chunk) for chunk, _ in job.turns]
     for cell, file in files.items():
-        keep(file, {"curve": curve(job, cell, 2 * POINTS), "turns": turns})
+        keep(file, {"curve": curve(job, cell, 2 * POINTS, turns), "turns": turns})
