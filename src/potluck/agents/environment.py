@@ -1,7 +1,8 @@
 """What a learner may know of the world: players who observe, act in a box and are paid."""
 
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 State = TypeVar("State")
@@ -43,3 +44,21 @@ class Environment(Sizes, Protocol[State, Report]):
         self, state: State, actions: Float[Array, "players action"], key: PRNGKeyArray
     ) -> tuple[State, Float[Array, " players"], Report]:
         """One slot: the new state, what each player earned, and what there is to report."""
+
+
+class Wrapper(eqx.Module):
+    """An environment around another, of the same sizes but for how many play."""
+
+    environment: Environment[Any, Any]
+
+    @property
+    def observation_size(self) -> int:
+        return self.environment.observation_size
+
+    @property
+    def action_size(self) -> int:
+        return self.environment.action_size
+
+    @property
+    def horizon(self) -> int:
+        return self.environment.horizon

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents import Act, Diagnostics, Window
 from potluck.agents.actors import PlanActor
-from potluck.agents.environment import Environment
+from potluck.agents.environment import Environment, Wrapper
 from potluck.training.config import RunConfig
 from potluck.training.lanes import stack
 from potluck.training.loop import Runs, Setup
@@ -58,25 +58,12 @@ class AroundState(eqx.Module):
     slot: Int[Array, ""]
 
 
-class Around(eqx.Module):
+class Around(Wrapper):
     """A game of one player whose action says how far it goes from its plan: d_t = plan_t + a_t − ½, within [0, 1]."""
 
-    environment: Environment[Any, Any]
     plan: Float[Array, " slots"]
 
     players = 1
-
-    @property
-    def observation_size(self) -> int:
-        return self.environment.observation_size
-
-    @property
-    def action_size(self) -> int:
-        return self.environment.action_size
-
-    @property
-    def horizon(self) -> int:
-        return self.environment.horizon
 
     def reset(self, key: PRNGKeyArray) -> AroundState:
         return AroundState(self.environment.reset(key), jnp.asarray(0))

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from potluck.agents import Environment
+from potluck.agents.environment import Wrapper
 from potluck.agents.known_games import ENVIRONMENTS
 from potluck.errors import PotluckError
 from potluck.scenario.explain import first_fault
@@ -73,26 +74,12 @@ class Report(eqx.Module):
     precision = signal = transfers = None
 
 
-class Followed(eqx.Module):
+class Followed(Wrapper):
     """An environment as runs follow it."""
-
-    environment: Environment[Any, Any]
 
     @property
     def players(self) -> int:
         return self.environment.players
-
-    @property
-    def observation_size(self) -> int:
-        return self.environment.observation_size
-
-    @property
-    def action_size(self) -> int:
-        return self.environment.action_size
-
-    @property
-    def horizon(self) -> int:
-        return self.environment.horizon
 
     def reset(self, key: PRNGKeyArray) -> Any:
         return self.environment.reset(key)

@@ -6,7 +6,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from potluck.agents import Environment, Learner
+from potluck.agents import Learner
+from potluck.agents.environment import Wrapper
 
 
 class Table(eqx.Module):
@@ -16,27 +17,14 @@ class Table(eqx.Module):
     memory: Any
 
 
-class Against(eqx.Module):
+class Against(Wrapper):
     """An environment of one player: the others play what they have learnt, without exploration and without learning."""
 
-    environment: Environment[Any, Any]
     learner: Learner[Any, Any]
     agents: Any
     player: Int[Array, ""]
 
     players = 1
-
-    @property
-    def observation_size(self) -> int:
-        return self.environment.observation_size
-
-    @property
-    def action_size(self) -> int:
-        return self.environment.action_size
-
-    @property
-    def horizon(self) -> int:
-        return self.environment.horizon
 
     def reset(self, key: PRNGKeyArray) -> Table:
         """A game before its first slot, nobody remembering anything."""
