@@ -1,6 +1,7 @@
 """`report.html`: one page that needs no network. Verdicts first, figures that zoom, sortable tables, settings last."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -107,7 +108,8 @@ def _settings(settings: Mapping[str, str]) -> str:
 
 def _traces(chart: Chart) -> list[dict[str, Any]]:
     points = chart.kind == "points"
-    return [trace for line in chart.lines for trace in ([_bars(line)] if points else _band(line))]
+    uneven = chart.ticks is not None
+    return [trace for line in chart.lines for trace in ([_bars(line)] if points else _band(line, uneven=uneven))]
 
 
 def _bars(line: Line) -> dict[str, Any]:
@@ -126,26 +128,34 @@ def _bars(line: Line) -> dict[str, Any]:
     return trace
 
 
-def _band(line: Line) -> list[dict[str, Any]]:
+def _band(line: Line, *, uneven: bool) -> list[dict[str, Any]]:
     """A line, and behind it its interval."""
+    across = _spaced(line.x) if uneven else line.x
     drawn = {
-        "type": "scatter", "mode": "lines", "name": line.name, "x": line.x, "y": line.y, "legendgroup": line.name,
+        "type": "scatter", "mode": "lines", "name": line.name, "x": across, "y": line.y, "legendgroup": line.name,
         "line": {"color": line.colour, "dash": DASHES[line.style]},
+        **({"text": [f"{x:g}" for x in line.x], "hovertemplate": "(%{text}, %{y})"} if uneven else {}),
     }  # fmt: skip
     if line.low is None or line.high is None:
         return [drawn]
     band = {
-        "type": "scatter", "mode": "lines", "x": [*line.x, *line.x[::-1]], "y": [*line.high, *line.low[::-1]],
+        "type": "scatter", "mode": "lines", "x": [*across, *across[::-1]], "y": [*line.high, *line.low[::-1]],
         "fill": "toself", "fillcolor": f"{line.colour}30", "line": {"width": 0}, "hoverinfo": "skip",
         "showlegend": False, "legendgroup": line.name,
     }  # fmt: skip
     return [band, drawn]
 
 
+def _spaced(values: Sequence[float]) -> list[float]:
+    """From 0 over 1 to tens on one axis: log2(1 + x)."""
+    return [math.log2(1 + value) for value in values]
+
+
 def _layout(chart: Chart) -> dict[str, Any]:
     across: dict[str, Any] = {"title": {"text": chart.x}, "automargin": True}
     if chart.ticks is not None:
-        across |= {"tickmode": "array", "tickvals": chart.ticks}
+        labels = [f"{tick:g}" for tick in chart.ticks]
+        across |= {"tickmode": "array", "tickvals": _spaced(chart.ticks), "ticktext": labels}
     return {
         "title": {"text": chart.title, "font": {"size": 16}},
         "xaxis": across,
