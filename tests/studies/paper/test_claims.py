@@ -118,7 +118,8 @@ def test_payoffs_that_still_wander_have_not_settled() -> None:
 
 
 def test_who_has_not_risen_is_not_judged_for_speed() -> None:
-    assert changed(welfare=[[50.0] * 20] * 5)["fastest"].verdict == "not decided"
+    claim = changed(welfare=[[50.0] * 20] * 5)["fastest"]
+    assert (claim.verdict, claim.number) == ("not decided", "MPGD's welfare does not clearly rise")
 
 
 def test_fewer_seeds_than_silos_are_no_strangers() -> None:

@@ -144,8 +144,8 @@ def _fastest(found: Findings, world: str, rivals: Sequence[str]) -> Claim:
     still = [scheme for scheme in rivals if len(risen[scheme]) < 2]
     against = {scheme: risen[scheme] for scheme in rivals if scheme not in still}
     if len(risen["mpgd"]) < 2 or not against:
-        who = "MPGD's" if against else "no rival's"
-        return Claim(name, world, says, "not decided", f"{who} welfare clearly rises", 0.0, 0.0, 0.0, 0)
+        told = "MPGD's welfare does not clearly rise" if against else "no rival's welfare clearly rises"
+        return Claim(name, world, says, "not decided", told, 0.0, 0.0, 0.0, 0)
     leads = [
         Lead(of, _turned(difference(risen["mpgd"], slots)), _turned(difference(risen["mpgd"], slots, level)))
         for level in [1 - (1 - LEVEL) / len(against)]
