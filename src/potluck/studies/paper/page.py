@@ -64,7 +64,7 @@ def _claims(claims: Sequence[Claim]) -> str:
         f'<tr class="{claim.verdict.replace(" ", "-")}"><td data-label="verdict"><b>{MARKS[claim.verdict]} '
         f'{claim.verdict}</b></td><td data-label="claim">{escape(claim.says)}</td><td data-label="world">'
         f'{escape(claim.world)}</td><td data-label="measured">{escape(claim.number)}</td>'
-        f'<td data-label="95% interval">{claim.low:.4g} to {claim.high:.4g}</td>'
+        f'<td data-label="95% interval">{f"{claim.low:.4g} to {claim.high:.4g}" if claim.seeds else ""}</td>'
         f'<td data-label="seeds">{claim.seeds or ""}</td></tr>'
         for claim in claims
     ]
