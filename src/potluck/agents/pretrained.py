@@ -16,8 +16,8 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.learner import Act, Diagnostics, Window
-from potluck.agents.precision_model import Formula, Plan, turns
-from potluck.agents.prior import Prior, Record, expected, numbers_of
+from potluck.agents.precision_model import Plan, turns
+from potluck.agents.prior import Prior, Record, SharedLaw, expected, numbers_of
 from potluck.errors import PotluckError
 from potluck.mechanisms import Declared, Mechanism, MechanismConfig, facts_of, first_state, settle_slot
 from potluck.scenario import mechanism_of
@@ -201,9 +201,10 @@ class PretrainedActor(eqx.Module):
 
     @classmethod
     def empty(cls, silos: int, slots: int, history: int, laws: int, mechanism: str) -> "PretrainedActor":
-        described = mechanism_of(**json.loads(mechanism))
-        nothing = jnp.zeros((laws, len(numbers_of(Formula()))))
-        return cls(pretrained(Prior(nothing, nothing[:, 0]), described, silos, slots, history, 1.0))
+        nothing = jnp.zeros((laws, len(numbers_of(SharedLaw()))))
+        built = undeclared(mechanism_of(**json.loads(mechanism)), silos)
+        prior, discount = Prior(nothing, nothing[:, 0]), jnp.zeros(())
+        return cls(Pretrained(prior, built, discount, silos, slots, history, mechanism))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -222,38 +223,23 @@ class PretrainedActor(eqx.Module):
 
 
 def pretrained(
-    prior: Prior,
-    mechanism: MechanismConfig,
-    silos: int,
-    slots: int,
-    history: int,
-    discount: float,
+    prior: Prior, mechanism: MechanismConfig, silos: int, slots: int, history: int, discount: float
 ) -> Pretrained:
     """The agent for a game; refused where silos do not know enough of its mechanism."""
-    return Pretrained(
-        prior=prior,
-        mechanism=_public(mechanism, silos),
-        discount=jnp.asarray(discount, dtype=float),
-        silos=silos,
-        slots=slots,
-        history=history,
-        described=mechanism.model_dump_json(),
-    )
+    built, told = undeclared(mechanism, silos), ""
+    if any(np.isnan(leaf).any() for leaf in jax.tree.leaves(built)):
+        told = "what silos declare to the coordinator alone"
+    if "marginal" in built.needs:
+        told = "what each silo's update is worth"
+    if told:
+        raise PotluckError(
+            f": pretrained cannot play {mechanism.kind}, which rests on {told}; take mpgd", field="agent"
+        )
+    discounted = jnp.asarray(discount, dtype=float)
+    return Pretrained(prior, built, discounted, silos, slots, history, mechanism.model_dump_json())
 
 
-def _public(mechanism: MechanismConfig, silos: int) -> Mechanism[Any]:
-    """What all know of a mechanism: not what silos declare to the coordinator alone, nor what it measures."""
-    one, other = (mechanism.build(Declared(jnp.full(silos, number), jnp.full(silos, number))) for number in (1.0, 2.0))
-    same = [np.array_equal(*pair) for pair in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)]
-    if not all(same):
-        raise PotluckError(
-            f": pretrained cannot play {mechanism.kind}, which rests on what silos declare to the coordinator alone; "
-            "take mbpg",
-            field="agent",
-        )
-    if "marginal" in one.needs:
-        raise PotluckError(
-            f": pretrained cannot play {mechanism.kind}, which rests on what each silo's update is worth; take mbpg",
-            field="agent",
-        )
-    return one
+def undeclared(mechanism: MechanismConfig, silos: int) -> Mechanism[Any]:
+    """A mechanism as all know it: what silos would declare is not a number."""
+    unknown = jnp.full(silos, jnp.nan)
+    return mechanism.build(Declared(unknown, unknown))

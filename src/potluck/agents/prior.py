@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
-from potluck.agents.precision_model import Formula, Plan, brought
+from potluck.agents.precision_model import SMALL, WIDEST, Formula, Plan, brought
 
 SETTLED = 0.1
 """The part of the noise that is left where precision is 1."""
@@ -26,19 +26,61 @@ EVIDENCE = 0.5
 Numbers = Float[Array, "numbers"]
 
 
-def numbers_of(formula: Formula) -> Numbers:
+class Coverage(eqx.Module):
+    """e^size·(Σ_n s_n² − 1/N)·(1 + x)^fading: what a model lacks that has learnt from few silos of late.
+
+    s_n is silo n's part of what was learnt: s ← s + r·(d/Σd − s) with r = 1 − exp(−q·e^renewal), from equal parts on.
+    Where silos take turns all are covered, though an average is of one at a time.
+    """
+
+    size: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=-3.0)
+    renewal: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=-1.0)
+    fading: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
+
+    def __call__(
+        self, plan: Plan, far: Float[Array, " slots"], progress: Float[Array, " slots"]
+    ) -> Float[Array, " slots"]:
+        """Of every slot, from all contributions, q and log(1 + x)."""
+        silos = plan.shape[1]
+        parts = (plan + SMALL / silos) / (plan.sum(1, keepdims=True) + SMALL)
+        renewed = 1 - jnp.exp(-jnp.exp(self.renewal) * far)
+
+        def slot(covered: Float[Array, " silos"], now: tuple[Array, Array]) -> tuple[Array, Array]:
+            covered = covered + now[0] * (now[1] - covered)
+            return covered, jnp.sum(covered**2) - 1 / silos
+
+        uneven = jax.lax.scan(slot, jnp.full(silos, 1 / silos), (renewed, parts))[1]
+        return jnp.exp(jnp.minimum(self.size + self.fading * progress, WIDEST)) * uneven
+
+
+class SharedLaw(eqx.Module):
+    """P of every slot by the formula less what is not covered: thirteen numbers, the same for any number of silos.
+
+    All silos count alike, since nobody knows how much another holds.
+    """
+
+    formula: Formula = eqx.field(default_factory=Formula)
+    coverage: Coverage = eqx.field(default_factory=Coverage)
+
+    def __call__(self, plan: Plan) -> Float[Array, " slots"]:
+        slots = brought(plan, jnp.ones(plan.shape[1]))
+        lacking = self.coverage(plan, slots.far, self.formula.so_far(slots))
+        return self.formula.precision(slots, jnp.zeros(len(plan))) - lacking
+
+
+def numbers_of(law: SharedLaw) -> Numbers:
     """In a row."""
-    return ravel_pytree(formula)[0]
+    return ravel_pytree(law)[0]
 
 
-def formula_of(numbers: Numbers) -> Formula:
-    found: Formula = ravel_pytree(Formula())[1](numbers)
+def law_of(numbers: Numbers) -> SharedLaw:
+    found: SharedLaw = ravel_pytree(SharedLaw())[1](numbers)
     return found
 
 
 def expected(numbers: Numbers, plan: Plan) -> Float[Array, " slots"]:
-    """P of every slot by the formula alone; all silos count alike, since nobody knows how much another holds."""
-    return formula_of(numbers).precision(brought(plan, jnp.ones(plan.shape[1])), jnp.zeros(len(plan)))
+    """P of every slot, by a law whose numbers are in a row."""
+    return law_of(numbers)(plan)
 
 
 def unit(precision: Float[Array, "*slots"]) -> Float[Array, "*slots"]:
@@ -87,7 +129,7 @@ def level(law: Numbers, noise: Float[Array, ""], record: Record) -> tuple[Number
     z_t = (1, −y_t), all in units of the noise, δ = (ZᵀZ + S⁻²)⁻¹Zᵀe, and the evidence is
     ½ eᵀZδ − ½ eᵀe − ½ log det(I + S²ZᵀZ) − Σ log noise.
     """
-    formula = formula_of(law)
+    formula = law_of(law).formula
     gap = jnp.exp(formula.gap)
     slots = brought(record.plan, jnp.ones(record.plan.shape[1]))
     shrinks = jnp.exp(-formula.exponent * formula.so_far(slots))
@@ -101,8 +143,8 @@ def level(law: Numbers, noise: Float[Array, ""], record: Record) -> tuple[Number
     explained = by @ jnp.stack([of_one, of_other]) - missed @ missed - jnp.log(determinant)
     evidence = explained / 2 - jnp.sum(jnp.where(record.over, jnp.log(deviation), 0.0))
     own = eqx.tree_at(
-        lambda f: (f.ceiling, f.gap),
-        formula,
+        lambda law: (law.formula.ceiling, law.formula.gap),
+        law_of(law),
         (formula.ceiling + CEILING * by[0], formula.gap + jnp.log(jnp.maximum(1 + GAP * by[1], SMALLEST_GAP))),
     )
     return numbers_of(own), evidence

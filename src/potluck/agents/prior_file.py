@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from potluck.agents.precision_model import Formula
-from potluck.agents.prior import Prior
+from potluck.agents.prior import Prior, SharedLaw
 from potluck.errors import PotluckError, reason
 
 MARK, VERSION = "potluck prior", 1
@@ -54,7 +53,7 @@ class Survey:
 def names() -> list[str]:
     """The numbers of a law by name, in their order."""
     found = []
-    for path, leaf in jax.tree_util.tree_flatten_with_path(Formula())[0]:
+    for path, leaf in jax.tree_util.tree_flatten_with_path(SharedLaw())[0]:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         found += [name] if np.ndim(leaf) == 0 else [f"{name}.{at}" for at in range(len(leaf))]
     return found

@@ -105,6 +105,16 @@ def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> No
         write_arrays(Path(place), MARK, header, actor)
 
 
+def untrained(scenario: Scenario, agent: str = "pretrained") -> "Trained":
+    """What silos that have never met begin with, as a run that has learnt nothing more."""
+    from potluck.training.config import RunConfig, setup
+    from potluck.training.loop import Runs
+    from potluck.training.run import Trained
+
+    config = RunConfig(scenario, agent, seeds=1)
+    return Trained(config, setup(config), Runs(None, None, None))
+
+
 def _bounds(
     names: tuple[str, ...], history: int, silos: int, silo: int
 ) -> tuple[list[float | None], list[float | None]]:

@@ -13,8 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from potluck.agents.linear import inverse
 from potluck.agents.model_based import CONVENTIONS, conventions, near, varied
-from potluck.agents.precision_model import Formula
-from potluck.agents.prior import Numbers, expected, numbers_of, unit
+from potluck.agents.prior import Numbers, SharedLaw, expected, numbers_of, unit
 from potluck.agents.prior_file import FEWEST, Survey, Surveyed, load_survey
 from potluck.errors import PotluckError, file_faults
 from potluck.federation import load
@@ -26,13 +25,15 @@ from potluck.training.files import write_text
 
 GAMES, STEPS = 96, 60
 """Games of a survey, and steps of its fit."""
-WIDEST = (0.2, 1.0, 0.3, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 0.5)
+WIDEST = (0.2, 1.0, 0.3, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 0.5, 2.0, 1.0, 0.5)
 """Deviations of a law's numbers from those that a formula begins with, as far as nothing speaks for others."""
 NOISE = 0.1
 """By which precision goes astray, about, before it is measured."""
 DAMPED, EASED = 10.0, 0.3
 """How a step that fails shortens the next, and one that succeeds lengthens it."""
 CURVE = "curve"
+LARGEST = 700
+"""Samples of a silo that trains for real, at most: a survey takes seconds."""
 MOST = 4096
 """Federations of a prior: every silo weighs all of them before every slot."""
 PROFIT = 1000.0
@@ -43,7 +44,7 @@ def federation(task: str, seed: int) -> Scenario:
     draw = np.random.default_rng([seed, *task.encode()])
     count = int(draw.choice([2, 3, 4, 5, 6, 8]))
     cost = float(np.exp(draw.uniform(np.log(10), np.log(160))))
-    room = 2000 if task == CURVE else min(len(load(task).labels) // count, 2000)
+    room = 2000 if task == CURVE else min(len(load(task).labels) // count, LARGEST)
     samples = round(room * draw.uniform(0.4, 0.7))
     energy = 4.0
     return Scenario(
@@ -56,7 +57,7 @@ def federation(task: str, seed: int) -> Scenario:
             communication=Normal(mean=0.5, deviation=0.02),
             samples=Normal(mean=samples, deviation=samples * draw.uniform(0.0, 0.08)),
         ),
-        mechanism=mechanism_of("redistribution", intensity=cost / count * draw.uniform(0.75, 1.25)),
+        mechanism=mechanism_of("redistribution", intensity=cost / count * draw.uniform(0.9, 1.1)),
         precision=_curve(draw, samples) if task == CURVE else _training(draw, task),
     )
 
@@ -114,7 +115,7 @@ def fitted(
 
     argmin_θ Σ ((P̂_t(θ) − P_t)/(noise·unit_t))² + Σ_i ((θ_i − θ⁰_i)/deviation_i)², by Levenberg and Marquardt.
     """
-    begun, pull = numbers_of(Formula()), 1 / jnp.array(WIDEST)
+    begun, pull = numbers_of(SharedLaw()), 1 / jnp.array(WIDEST)
 
     def astray(numbers: Numbers) -> Float[Array, " slots"]:
         predicted = jax.vmap(lambda plan: expected(numbers, plan))(plans)
@@ -135,7 +136,7 @@ def fitted(
     return numbers, jnp.sqrt(jnp.mean(astray(numbers) ** 2))
 
 
-def law_of(scenario: Scenario) -> tuple[list[float], float]:
+def surveyed_law(scenario: Scenario) -> tuple[list[float], float]:
     """Survey one federation and fit its law: the numbers, and the noise."""
     keys = jax.random.split(jax.random.key(scenario.seed), GAMES)
     law, noise = fitted(*surveyed(game(scenario), keys))
@@ -161,7 +162,7 @@ def pretrain(place: Path, tasks: Sequence[str], federations: int, seed: int) -> 
     while len(survey.federations) < federations:
         number = len(survey.federations)
         task = tasks[number % len(tasks)]
-        law, noise = law_of(federation(task, seed + number))
+        law, noise = surveyed_law(federation(task, seed + number))
         survey = Survey(about, (*survey.federations, Surveyed(task, tuple(law), noise)))
         with file_faults(place, "name another place"):
             write_text(place, survey.text())
