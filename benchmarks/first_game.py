@@ -4,8 +4,9 @@
 
 Federations are drawn as `potluck pretrain` draws them, from seeds that it does not use. Every figure is welfare per
 slot. Each of the games is a first one: other luck, and nothing learnt before. WPR is the best equilibrium without
-redistribution that was found, the planner the best plan for all. Bounds that OUT.json has already are not searched for
-again.
+redistribution that was found, by who may try for thousands of games; `unpaid` is what the same agent earns in its first
+game without redistribution. The planner is the best plan for all. What OUT.json has already is kept, and its bounds are
+not searched for again.
 """
 
 import argparse
@@ -28,13 +29,13 @@ from potluck.studies.bounds import SOLVING, solved
 from potluck.studies.deviations import evaluate, followed
 from potluck.studies.imagination import Imagination, equilibria
 from potluck.studies.intervals import interval
-from potluck.studies.planning import QUICK, answer, best_plan, simple
+from potluck.studies.planning import QUICK, Effort, answer, best_plan, simple
 from potluck.training.config import RunConfig, setup
 from potluck.training.pretraining import federation
 
 FIRST_SEED = 9_000
 RESAMPLES = 2000
-BOUNDS = ("wpr", "planner", "plan", "bounds_seconds")
+BOUNDS = ("wpr", "planner", "plan", "effort", "bounds_seconds")
 """What a row has of the bounds."""
 
 
@@ -43,12 +44,12 @@ def worth(planner: Planner, plan: Float[Array, "slots silos"], games: int) -> Fl
     return np.asarray(followed(planner, plan, 1.0, games).welfare[0].mean(1, dtype=float))
 
 
-def bounds(scenario: Scenario, games: int) -> dict[str, Any]:
+def bounds(scenario: Scenario, games: int, effort: Effort) -> dict[str, Any]:
     """The planner's plan and the best equilibrium without redistribution, as found."""
     begun = time.monotonic()
     planner, unpaid = Planner(game(scenario)), Planner(game(without_transfers(scenario)))
     slots, silos = planner.horizon, planner.action_size
-    plan = answer(best_plan(planner, scenario, QUICK))
+    plan = answer(best_plan(planner, scenario, effort))
     starts = jnp.concatenate([simple(slots, silos), turns(slots, silos)[None], plan[None]])
     if isinstance(scenario.precision, CurvePrecision):
         plans = solved(unpaid, scenario.discount, starts)
@@ -63,6 +64,7 @@ def bounds(scenario: Scenario, games: int) -> dict[str, Any]:
     jax.clear_caches()
     return {
         "plan": np.round(plan, 3).tolist(),
+        "effort": [effort.rounds, effort.games],
         "wpr": max(without, key=np.mean).tolist(),
         "planner": max(planned, key=np.mean).tolist(),
         "bounds_seconds": time.monotonic() - begun,
@@ -74,7 +76,10 @@ def first_games(scenario: Scenario, games: int, agent: str) -> dict[str, Any]:
     begun = time.monotonic()
     config = RunConfig(scenario, agent, seeds=1)
     found = evaluate(setup(config), None, scenario.discount, games)
+    unpaid = RunConfig(without_transfers(scenario), agent, seeds=1)
+    without = evaluate(setup(unpaid), None, scenario.discount, games)
     return {
+        "unpaid": without.welfare[0].mean(1, dtype=float).tolist(),
         "welfare": found.welfare[0].mean(1, dtype=float).tolist(),
         "payoffs": found.payoffs[0].mean(0).tolist(),
         "contributions_by_slot": np.round(found.contributions[0].mean((0, 2)), 3).tolist(),
@@ -116,7 +121,7 @@ def below(row: dict[str, Any]) -> bool:
 def line(row: dict[str, Any]) -> str:
     found = shares(row)
     share = "–" if np.isnan(found).any() else f"{np.mean(row['share']):.0%}"
-    figures = [interval(np.array(row[name])) for name in ("welfare", "wpr", "planner")]
+    figures = [interval(np.array(row[name])) for name in ("welfare", "unpaid", "wpr", "planner")]
     cells = " | ".join(f"{each.mean:.1f} ± {(each.high - each.low) / 2:.1f}" for each in figures)
     cost = row["scenario"]["energy_price"] * 4 * row["scenario"]["silos"]["samples"]["mean"]
     return (
@@ -147,13 +152,20 @@ def main() -> None:
     parser.add_argument("--federations", nargs="+", type=int, default=[6, 8, 6], help="of each task")
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--games", type=int, default=128, help="first games of each, the same for all figures")
+    parser.add_argument(
+        "--effort",
+        nargs=2,
+        type=int,
+        default=[QUICK.rounds, QUICK.games],
+        help="of the planner's search: rounds, games",
+    )
     parser.add_argument("--agent", default="pretrained")
     asked = parser.parse_args()
     use_cores()
     kept = {(row["task"], row["seed"]): row for row in _read(asked.out)}
     rows: list[dict[str, Any]] = []
-    print("| task | seed | N | partition | cost | first game | WPR | planner | share | below WPR |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| task | seed | N | partition | cost | first game | unpaid | WPR | planner | share | below WPR |")
+    print("|---" * 11 + "|")
     for task, count in zip(asked.tasks, asked.federations, strict=True):
         for seed in range(asked.first_seed, asked.first_seed + count):
             scenario = federation(task, seed)
@@ -162,13 +174,15 @@ def main() -> None:
             if known.get("scenario") == row["scenario"] and len(known["wpr"]) == asked.games:
                 row |= {name: known[name] for name in BOUNDS}
             else:
-                row |= bounds(scenario, asked.games)
+                row |= bounds(scenario, asked.games, Effort(*asked.effort))
             row |= first_games(scenario, asked.games, asked.agent)
             found = shares(row)
             row |= {"share": None if np.isnan(found).any() else float(np.mean(found)), "below_wpr": below(row)}
+            kept[task, seed] = row
             rows.append(row)
             print(line(row), f"{row['bounds_seconds']:.0f} s + {row['seconds']:.0f} s", flush=True)
-            asked.out.write_text(json.dumps({"summary": summary(rows) if len(rows) > 1 else None, "rows": rows}) + "\n")
+            told = {"summary": summary(rows) if len(rows) > 1 else None, "rows": list(kept.values())}
+            asked.out.write_text(json.dumps(told) + "\n")
     print(json.dumps(summary(rows), indent=1))
 
 

@@ -15,10 +15,8 @@ from potluck.agents.prior import CEILING, GAP, Coverage, Prior, Record, SharedLa
 SLOTS, SILOS = 8, 3
 
 
-def law(**changes: float) -> Float[Array, " numbers"]:
-    """A law of its own: the numbers of its formula that are named."""
-    own = {name: jnp.asarray(value) for name, value in changes.items()}
-    return numbers_of(SharedLaw(formula=Formula(**own)))
+def law(ceiling: float = 1.0, gap: float = 0.0, exponent: float = 0.5) -> Float[Array, " numbers"]:
+    return numbers_of(SharedLaw(formula=Formula(jnp.asarray(ceiling), jnp.asarray(gap), jnp.asarray(exponent))))
 
 
 LAWS = jnp.stack([law(exponent=exponent) for exponent in (0.2, 0.5, 1.0, 2.0)])
