@@ -46,8 +46,8 @@ def test_a_law_is_one_for_any_number_of_silos_and_sees_who_counts_only_in_their_
 
 def _wobble(law: Law, plan: Float[Array, "slots silos"], times: int) -> Float[Array, " slots"]:
     far = (plan**2).sum(1) / plan.sum(1)
-    progress = jnp.log1p(jnp.cumsum(jnp.stack([plan.mean(1), far], axis=1) @ jnp.exp(law.progress)))
-    return law.wobble(far, (plan**2).sum(1) / plan.sum(1) ** 2 / times, progress)
+    progress = jnp.log1p(jnp.cumsum(jnp.stack([plan.mean(1), far], axis=1) @ jnp.exp(law.formula.progress)))
+    return law.formula.wobble(far, (plan**2).sum(1) / plan.sum(1) ** 2 / times, progress)
 
 
 def test_who_brings_nothing_leaves_a_finite_slope() -> None:

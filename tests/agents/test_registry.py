@@ -24,6 +24,7 @@ WAYS = {
     "mappo": Options(),
     "lineage": Options(),
     "mbpg": Options(),
+    "pretrained": Options(),
     "greedy": Options(),
     "planner": Options(),
     "nash": Options(),

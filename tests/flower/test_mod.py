@@ -15,6 +15,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from potluck.agents.actors import ConstantActor, NetworkActor
+from potluck.agents.pretrained import OBSERVED
 from potluck.errors import PotluckError
 from potluck.flower import Incentivized, contribution
 from potluck.flower.consortium import Consortium
@@ -23,7 +24,7 @@ from potluck.flower.site import Site, read_site
 from potluck.flower.state import load_state
 from potluck.flower.wire import RECORD, Notice, Rules
 from potluck.ledger import Opening, Statement, new_key
-from potluck.training.export import MARK, load_policy
+from potluck.training.export import MARK, export_policy, load_policy, untrained
 from potluck.training.files import write_arrays
 from tests.flower.local import (
     START,
@@ -372,6 +373,24 @@ def test_a_window_with_a_gap_is_dropped() -> None:
 
 
 SITE = Site(profit=1.0, energy=1.0, energy_price=1.0, communication=1.0, key="none", coordinator="none")
+
+
+def test_a_silo_without_a_policy_plays_the_one_that_ships(tmp_path: Path) -> None:
+    consortium = consortium_in(tmp_path, scenario_of(2, horizon=3), ["pretrained", 0.5])
+    grid = LocalGrid(consortium, [client_app() for _ in range(2)])
+    incentivized(consortium).start(grid, START, num_rounds=2)
+    rules = Rules.from_text(Opening.from_bytes(notices(grid, 1)[0].content.config_records[RECORD]["opening"]).rules)
+    seat = decider("pretrained", read_site(consortium.terms(0)), rules, 2, 0)
+    assert seat.observes == OBSERVED
+    state = load_state(consortium.state(0), seat)
+    assert int(state.agent.slots) == 2  # both are decided and paid
+    assert list(np.asarray(state.agent.memory.record.over)) == [True, False, False]
+    export_policy(untrained(scenario_of(2, horizon=3)), 0, scenario_of(2).seed, tmp_path / "p.potluck")
+    change_site(consortium, 0, agent=str(tmp_path / "p.potluck"))
+    exported = decider("mpgd", read_site(consortium.terms(0)), rules, 2, 0)
+    assert exported.observes == OBSERVED
+    seen = Situation(jnp.array([0.0] * 7 * 3 + [100.0, 1000.0, 20.0, 0.0, 0.0]), first=True, last=False)
+    assert exported.decide(exported.init(), seen, 1.0)[1] == pytest.approx(seat.decide(seat.init(), seen, 1.0)[1])
 
 
 def test_a_share_outside_the_box_is_named() -> None:

@@ -26,10 +26,10 @@ ALL = tuple(OBSERVATIONS)
 
 def test_one_silo_by_hand() -> None:
     record = Record(jnp.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]), jnp.array([7.0, 8.0]), jnp.array([0.8, 0.9]))
-    own = Own(jnp.array([0.01, 0.02]), jnp.array(300.0))
+    own = Own(jnp.array([0.01, 0.02]), *(jnp.array(number) for number in (300.0, 1000.0, 20.0)))
     seen = observe_one(record, own, 1, 3, 4, ALL)
     slots = [0.1, 0.3, 0.01, 7, 0.8, 0.2, 0.4, 0.6, 0.02, 8, 0.9, 0.5]
-    assert_array_equal(seen, np.array([*slots, 300, 0.75], np.float32))
+    assert_array_equal(seen, np.array([*slots, 300, 1000, 20, 1, 0.75], np.float32))
 
 
 def check_a_slot(played: Game, shares: np.ndarray, key: Any) -> None:
@@ -57,7 +57,9 @@ def check_a_slot(played: Game, shares: np.ndarray, key: Any) -> None:
                 terms, played.energy_price, contributions[silo], measured.precision, settled.transfers[silo]
             )
             assert_array_equal(slot.payoff.total[silo], earned.total)
-            own = Own(jnp.asarray(communication[:, silo], jnp.float32), after.terms.samples[silo])
+            now = jax.tree.map(lambda term, silo=silo: term[silo], after.terms)
+            cost = played.energy_price * now.energy * now.samples
+            own = Own(jnp.asarray(communication[:, silo], jnp.float32), now.samples, now.profit, cost)
             view = observe_one(record, own, silo, number + 1, played.horizon, played.observation)
             assert_array_equal(seen[silo], view)
         state = after

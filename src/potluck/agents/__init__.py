@@ -6,7 +6,7 @@ from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.learner import Act, Diagnostics, Learner, Public, Seated, Window, window_length
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import AgentState, PolicyGradient
-from potluck.agents.registry import AGENTS, AgentSpec, Brief, Options, find_agent
+from potluck.agents.registry import AGENTS, AgentSpec, Brief, Options, PublicRules, find_agent
 from potluck.agents.simple import Fixed, Greedy, Random
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Options",
     "PolicyGradient",
     "Public",
+    "PublicRules",
     "Random",
     "Seated",
     "Window",

@@ -192,6 +192,12 @@ class SlotActor(eqx.Module):
         return memory + 1, jnp.clip(self.wish(self.raw(memory, observation)), 0, 1)
 
 
+def _pretrained(**settings: Any) -> Actor:
+    from potluck.agents.pretrained import PretrainedActor  # it is a learner too, and learners know actors
+
+    return PretrainedActor.empty(**settings)
+
+
 ACTORS: Registry[Any] = Registry(
     "actor",
     {
@@ -199,6 +205,7 @@ ACTORS: Registry[Any] = Registry(
         "constant": ConstantActor.empty,
         "plan": PlanActor.empty,
         "slot": SlotActor.empty,
+        "pretrained": _pretrained,
     },
 )
 """What makes an empty actor from its settings."""

@@ -66,53 +66,86 @@ class Wobble(eqx.Module):
         return jax.lax.scan(slot, jnp.zeros(()), (share, fresh))[1]
 
 
-class Law(eqx.Module):
-    """P_t = c − exp(g − b·log(1 + x_t) + h_t) − n_t: x_t is the progress so far, n_t the wobble, and h_t is recurrent.
+class Brought(eqx.Module):
+    """What the law knows of every slot's contributions, weighed by w."""
 
-    An average weighs a silo by what it brings, so a slot's progress is made of what all bring, (1/N)·Σ_n w_n d_n,
-    and what one brings as the average weighs it, Σ_n w_n d_n² / Σ_n w_n d_n. How much each counts is learnt. But for
-    w, and without `of_each`, the law is the same for any number of silos.
+    all: Float[Array, " slots"]
+    """What all bring, (1/N)·Σ_n w_n d_n."""
+    far: Float[Array, " slots"]
+    """q, what one brings as an average weighs it, Σ_n w_n d_n² / Σ_n w_n d_n."""
+    few: Float[Array, " slots"]
+    """m, one over how many the average is taken of."""
+
+
+def brought(plan: Plan, weights: Float[Array, " silos"]) -> Brought:
+    weighed = plan * weights
+    total, squares = weighed.sum(1), (weighed**2).sum(1)
+    return Brought(
+        all=total / len(weights),
+        far=(weighed * plan).sum(1) / (total + SMALL),
+        few=(squares + SMALL) / (total**2 + SMALL),
+    )
+
+
+class Formula(eqx.Module):
+    """P_t = c − exp(g − b·log(1 + x_t) + h_t) − n_t: x_t is the progress so far, n_t the wobble, h_t what is left.
+
+    An average weighs a silo by what it brings, so a slot's progress is made of what all bring and of what one brings as
+    the average weighs it. How much each counts is learnt. The ten numbers are the same for any number of silos.
     """
 
-    ceiling: Float[Array, ""]
-    gap: Float[Array, ""]
-    exponent: Float[Array, ""]
+    ceiling: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
+    gap: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
+    exponent: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.5)
+    progress: Float[Array, " 2"] = eqx.field(converter=jnp.asarray, default=(1.0, 2.0))
+    """log of what the two numbers weigh."""
+    wobble: Wobble = eqx.field(default_factory=Wobble)
+
+    def so_far(self, slots: Brought) -> Float[Array, " slots"]:
+        """log(1 + x_t)."""
+        return jnp.log1p(jnp.cumsum(jnp.stack([slots.all, slots.far], axis=1) @ jnp.exp(self.progress)))
+
+    def precision(self, slots: Brought, rest: Float[Array, "*slots"]) -> Float[Array, " slots"]:
+        """P of every slot, where h is `rest`."""
+        progress = self.so_far(slots)
+        expected = self.ceiling - jnp.exp(self.gap - self.exponent * progress + rest)
+        return expected - self.wobble(slots.far, slots.few, progress)
+
+
+class Law(eqx.Module):
+    """P of every slot by the formula, with a recurrent network for h. But for w, and without `of_each`, it is the same
+    for any number of silos.
+    """
+
+    formula: Formula
     data: Float[Array, " silos"]
     """log w."""
-    progress: Float[Array, " 2"]
-    """log of what the two numbers weigh."""
-    wobble: Wobble
     cell: eqx.nn.GRUCell
     head: Float[Array, " units"]
     of_each: bool = eqx.field(static=True)
     """Whether the network sees what each silo brings beside what all bring: more to learn, from more games."""
 
     def __init__(self, silos: int, key: PRNGKeyArray, units: int = UNITS, *, of_each: bool = True) -> None:
-        self.ceiling, self.gap, self.exponent = jnp.asarray(1.0), jnp.asarray(0.0), jnp.asarray(0.5)
-        self.data, self.progress, self.wobble = jnp.zeros(silos), jnp.array([1.0, 2.0]), Wobble()
+        self.formula, self.data = Formula(), jnp.zeros(silos)
         self.cell = eqx.nn.GRUCell(7 + 3 * silos * of_each, units, key=key)
         self.head, self.of_each = jnp.zeros(units), of_each
 
     def __call__(self, plan: Plan) -> Float[Array, " slots"]:
         """P of every slot."""
-        brought = plan * jnp.exp(self.data)
-        total, squares = brought.sum(1), (brought**2).sum(1)
-        usual, far = total / len(self.data), (brought * plan).sum(1) / (total + SMALL)
-        few = (squares + SMALL) / (total**2 + SMALL)
-        progress = jnp.log1p(jnp.cumsum(jnp.stack([usual, far], axis=1) @ jnp.exp(self.progress)))
+        weights = jnp.exp(self.data)
+        slots, weighed = brought(plan, weights), plan * weights
         some = 1 - jnp.exp(-8 * plan)
-        weighed = (brought * some).sum(1) / (total + SMALL)
+        noticed = (weighed * some).sum(1) / (weighed.sum(1) + SMALL)
         each = plan, jnp.sqrt(plan + SMALL), some
-        of_all = jnp.stack([far, few, progress, weighed, *(part.mean(1) for part in each)], axis=1)
+        seen = [slots.far, slots.few, self.formula.so_far(slots), noticed, *(part.mean(1) for part in each)]
+        of_all = jnp.stack(seen, axis=1)
         told = jnp.concatenate([of_all, *each], axis=1) if self.of_each else of_all
 
         def slot(memory: Float[Array, " units"], now: Float[Array, " inputs"]) -> tuple[Array, Array]:
             memory = self.cell(now, memory)
             return memory, self.head @ memory
 
-        rest = jax.lax.scan(slot, jnp.zeros_like(self.head), told)[1]
-        expected = self.ceiling - jnp.exp(self.gap - self.exponent * progress + rest)
-        return expected - self.wobble(far, few, progress)
+        return self.formula.precision(slots, jax.lax.scan(slot, jnp.zeros_like(self.head), told)[1])
 
 
 class Record(eqx.Module):
@@ -201,7 +234,7 @@ def fit(
         fitted: Law = jax.lax.fori_loop(0, steps, step, (law, optimiser.init(law)))[0]
         return fitted
 
-    fitted: Law = jax.vmap(one)(laws, jnp.arange(len(laws.ceiling)))
+    fitted: Law = jax.vmap(one)(laws, jnp.arange(len(laws.head)))
     return fitted
 
 

@@ -15,6 +15,8 @@ from potluck.agents.learner import Learner
 from potluck.agents.model_based import ModelBased
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import Placement, PolicyGradient
+from potluck.agents.pretrained import OBSERVED, Pretrained, pretrained
+from potluck.agents.prior_file import load_prior
 from potluck.agents.simple import Fixed, Greedy, Random, Solved
 from potluck.errors import PotluckError
 from potluck.registry import Registry
@@ -53,6 +55,16 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True)
+class PublicRules:
+    """What every silo of a federation knows of the game."""
+
+    history: int
+    """H."""
+    mechanism: Mapping[str, Any]
+    """As a scenario describes it."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Brief:
     """What an agent is told when it is built for one player of an environment."""
 
@@ -67,6 +79,15 @@ class Brief:
     """For those that solve, or must know where in z_n to find what; an environment of one's own has none."""
     window: int = 0
     """Slots of a window; 0 where it is not known yet."""
+    rules: PublicRules | None = None
+    """What all know of the game, where there is no scenario."""
+
+    @property
+    def known(self) -> PublicRules | None:
+        """The rules, from wherever they are."""
+        if self.scenario is None:
+            return self.rules
+        return PublicRules(self.scenario.history, self.scenario.mechanism.model_dump(mode="json"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +102,15 @@ class AgentSpec:
     """The scenario that it plays."""
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Which of `Options` it has a choice of, and its own way of each."""
+    observes: tuple[str, ...] | None = None
+    """Names of what it must see; None is what the scenario shows."""
     usage: str | None = None
     """How its name is written where it takes an argument, such as fixed:D."""
+
+    def played(self, scenario: Scenario) -> Scenario:
+        """The scenario as it plays and sees it."""
+        scenario = self.adapt(scenario)
+        return scenario if self.observes is None else scenario.model_copy(update={"observation": self.observes})
 
 
 def _policy_gradient(brief: Brief, **ways: Any) -> PolicyGradient:
@@ -161,6 +189,14 @@ def _model_based(brief: Brief) -> ModelBased | ImaginedPlay:
     )
 
 
+def _pretrained(brief: Brief) -> Pretrained:
+    if brief.known is None:
+        raise PotluckError(": pretrained is made for a federation, which this game is not", field="agent")
+    sizes, rules = brief.environment, brief.known
+    prior, mechanism = load_prior(brief.argument or None), mechanism_of(**rules.mechanism)
+    return pretrained(prior, mechanism, sizes.players, sizes.horizon, rules.history, brief.discount)
+
+
 def without_transfers(scenario: Scenario) -> Scenario:
     """The same silos without any transfers (WPR)."""
     return scenario.model_copy(update={"mechanism": mechanism_of("none")})
@@ -201,6 +237,12 @@ AGENTS: Registry[AgentSpec] = Registry(
         "mbpg": AgentSpec(
             _model_based,
             "learns how precision comes about and improves in imagined play: for few slots; sees only its own",
+        ),
+        "pretrained": AgentSpec(
+            _pretrained,
+            "for silos that have never met: begins with what other federations taught, learns within the game",
+            observes=OBSERVED,
+            usage="pretrained[:FILE]",
         ),
         "greedy": AgentSpec(
             lambda brief: Greedy(brief.environment.action_size),

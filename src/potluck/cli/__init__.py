@@ -10,7 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import bench, certify, data, demo, families, federation, flower, game, ledger, scenario, study, sweep
+from potluck.cli import (
+    bench,
+    certify,
+    data,
+    demo,
+    families,
+    federation,
+    flower,
+    game,
+    ledger,
+    pretrain,
+    scenario,
+    study,
+    sweep,
+)
 from potluck.cli import train as training
 from potluck.errors import PotluckError, reason
 
@@ -38,6 +52,7 @@ app.command("game")(game.game)
 app.add_typer(data.commands, name="data")
 app.add_typer(federation.commands, name="federation")
 app.command("train")(training.train)
+app.command("pretrain")(pretrain.pretrain)
 app.command("sweep")(sweep.sweep)
 app.command("resume")(training.resume)
 app.command("play")(training.play)

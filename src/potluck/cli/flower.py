@@ -52,7 +52,7 @@ def up(
         list[Path] | None,
         typer.Option(help="A policy from `potluck export`: one for all silos, or one for each, in order."),
     ] = None,
-    agent: Annotated[str, typer.Option(help="Who decides where no policy is given: mpgd, greedy, 0.5, …")] = "mpgd",
+    agent: Annotated[str, typer.Option(help="Who decides where no policy is given: mpgd, 0.5, …")] = "pretrained",
     out: Annotated[Path, typer.Option(help="Folder for keys, silos' files, logs and the ledger.")] = Path("out/flower"),
     json: JsonOption = False,
 ) -> None:

@@ -79,7 +79,8 @@ def train(
 
     config = run_config(**asked)
     source = Path(asked["task"] or _source(config)).stem.replace(":", "-")
-    folder = out or Path("runs") / f"{config.agent.replace(':', '-')}-{source}"
+    named = config.agent.replace(":", "-").replace("/", "-")
+    folder = out or Path("runs") / f"{named}-{source}"
     board = Board(folder) if tensorboard else None
     follow(config, start(config, folder, interval=checkpoint), folder, board, json)
 
@@ -189,7 +190,7 @@ def play(
 
 
 def export(
-    run: RunArgument,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or a scenario file.")],
     silo: Annotated[int, typer.Option(help="Whose policy, counted from 0.")],
     seed: Annotated[int | None, typer.Option(help="Of which training seed; the first otherwise.")] = None,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("policy.potluck"),
@@ -203,13 +204,19 @@ def export(
 
     policy = load_policy("policy.potluck"); policy.start(); d = policy.decide(observation)
 
+    Of a scenario file, nothing has been learnt yet: then it is the policy that ships with Potluck, for silos that have
+    never met.
+
     [bold]potluck export runs/x --silo 2 --out hospital-2.potluck[/bold]
+
+    [bold]potluck export my.toml --silo 2 --out hospital-2.potluck[/bold]
     """
     start_cores()
-    from potluck.training.export import export_policy, load_policy
+    from potluck.scenario import load
+    from potluck.training.export import export_policy, load_policy, untrained
     from potluck.training.run import trained
 
-    found = trained(run)
+    found = untrained(load(run)) if run.is_file() else trained(run)
     seed = found.config.scenario.seed if seed is None else seed
     export_policy(found, silo, seed, out)
     size, sees = out.stat().st_size, load_policy(out).observation_size

@@ -17,10 +17,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from potluck.agents import Act, Brief, Learner, Options, Window, find_agent, window_length
+from potluck.agents import Act, Brief, Learner, Options, PublicRules, Window, find_agent, window_length
 from potluck.errors import PotluckError
 from potluck.flower.site import Site
 from potluck.flower.wire import Rules
+from potluck.game.observation import observation_size
 from potluck.training.export import LoadedPolicy, load_policy
 
 UPDATES = 500
@@ -48,6 +49,11 @@ class Decider(Protocol):
         """Who it is; a state that another one left is not taken over."""
         ...
 
+    @property
+    def observes(self) -> tuple[str, ...] | None:
+        """Names of what it must see; None is what the run's rules name. All of it is public or the silo's own."""
+        ...
+
     def init(self) -> PyTree:
         """What it knows before it has seen anything."""
         ...
@@ -67,6 +73,8 @@ class Decider(Protocol):
 
 class FixedShare:
     """The same share in every slot."""
+
+    observes = None
 
     def __init__(self, share: float) -> None:
         if not 0 <= share <= 1:
@@ -98,6 +106,7 @@ class Policy:
     def __init__(self, policy: LoadedPolicy) -> None:
         self._policy = policy
         self.name = f"policy {policy.about.get('agent')} {policy.observation_size}"
+        self.observes: tuple[str, ...] | None = tuple(policy.about["observation"])
 
     def init(self) -> PyTree:
         """An empty memory."""
@@ -146,8 +155,10 @@ class Learning:
     A slot whose payoff never came breaks the window: what was gathered of it is dropped, what was learnt stays.
     """
 
-    def __init__(self, name: str, learner: Learner[Any, Any], size: int, depth: int) -> None:
-        self.name = f"{name} {size} {depth}"
+    def __init__(
+        self, name: str, learner: Learner[Any, Any], size: int, depth: int, observes: tuple[str, ...] | None = None
+    ) -> None:
+        self.name, self.observes = f"{name} {size} {depth}", observes
         self._learner, self._size, self._depth = learner, size, depth
 
     def init(self) -> LearnerState:
@@ -281,18 +292,21 @@ def named(name: str, rules: Rules, silos: int, size: int) -> Decider:
     spec, argument = find_agent(name, Options())
     if name.startswith("fixed:"):
         return FixedShare(float(argument))
-    brief = Brief(Seat(size, rules.horizon, silos), rules.discount, UPDATES, argument=argument)
+    if spec.observes is not None:
+        size = observation_size(spec.observes, rules.history, silos)
+    public = PublicRules(rules.history, rules.mechanism)
+    brief = Brief(Seat(size, rules.horizon, silos), rules.discount, UPDATES, argument=argument, rules=public)
     if spec.joint:
         raise PotluckError(f": {name} decides for all silos; no single one can use it", field="agent")
     learner = spec.build(brief)
     if learner.central:
         raise PotluckError(f": {name} needs to see what other silos see; take mpgd", field="agent")
-    return Learning(name, learner, size, window_length(rules.horizon))
+    return Learning(name, learner, size, window_length(rules.horizon), spec.observes)
 
 
 def _fitting(policy: LoadedPolicy, file: Path, rules: Rules, silos: int) -> LoadedPolicy:
-    """Refused where it was trained for a game in which silos see something else."""
-    wanted = {"silos": silos, "history": rules.history, "observation": list(rules.observation)}
+    """Refused where it was trained for other silos or another memory; what it must see is shown to it."""
+    wanted = {"silos": silos, "history": rules.history}
     for name, value in wanted.items():
         if (trained := policy.about.get(name)) != value:
             raise PotluckError(f"{file}: was trained with {name} {trained}, and this run has {value}; export another")

@@ -37,10 +37,11 @@ LOG = logging.getLogger("flwr")
 EXAMPLES = "num-examples"
 
 
-def contribution(agent: str | float | Path = "mpgd") -> Mod:
+def contribution(agent: str | float | Path = "pretrained") -> Mod:
     """A mod that lets an agent decide how much of its data the silo brings in each slot.
 
-    `agent` is a policy file written by `potluck export`, the name of a learner that begins afresh, or a fixed share.
+    `agent` is a policy file written by `potluck export`, an agent's name, or a fixed share. `pretrained`, who plays
+    unless told otherwise, has learnt from other federations; any other learner begins afresh.
     What the silo's own terms file says of `agent` and `cap` comes first. --node-config names that file (`terms`) and
     the one in which the agent remembers (`agent-state`). Where no file is named, messages of a coordinator without
     Potluck pass unchanged; a silo that has one trains in slots alone, or a coordinator could pass its agent by.
@@ -266,18 +267,18 @@ def _decide(turn: _Turn) -> Decision:
 def _observation(turn: _Turn, account: Account) -> Float[Array, " observation"]:
     """z_n, from the public record and what the silo has of its own."""
     history, slot, site, rules = turn.notice.history, turn.notice.slot, turn.site, turn.rules
-    costs = turn.membership.communication
+    costs, held = turn.membership.communication, site.samples or turn.state.held
     past = [
         costs.get(slot - back, site.communication) if slot > back else 0.0 for back in range(1, len(history.signal) + 1)
     ]
     return _observe(
         # On basis samples a silo may bring more than the unit; policies have seen shares.
         Record(*map(_array, (np.minimum(history.contributions, 1.0), history.signal, history.precision))),
-        Own(_array(past), _array(site.samples or turn.state.held)),
+        Own(_array(past), _array(held), _array(site.profit), _array(site.energy_price * site.energy * held)),
         _array(account.place, int),
         _array(min(slot - 1, rules.horizon), int),
         rules.horizon,
-        rules.observation,
+        turn.decider.observes or rules.observation,
     )
 
 

@@ -106,7 +106,9 @@ class Game(eqx.Module):
         def one(silo: Int[Array, ""], own: Own) -> Float[Array, " observation"]:
             return observe_one(state.record, own, silo, state.slot, self.horizon, self.observation)
 
-        return jax.vmap(one)(jnp.arange(self.silos), Own(state.communication.T, state.terms.samples))
+        terms = state.terms
+        cost = self.energy_price * terms.energy * terms.samples
+        return jax.vmap(one)(jnp.arange(self.silos), Own(state.communication.T, terms.samples, terms.profit, cost))
 
 
 def game(scenario: Scenario, seed: int | None = None, data: Dataset | None = None) -> Game:

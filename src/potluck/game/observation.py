@@ -73,12 +73,22 @@ def own_samples(view: View) -> Float[Array, " 1"]:
     return view.own.samples[None]
 
 
+def own_terms(view: View) -> Float[Array, " 2"]:
+    """What precision earns it and what its whole data costs it, p_n and κ v_n |D_n|."""
+    return jnp.stack([view.own.profit, view.own.cost])
+
+
+def own_place(view: View) -> Float[Array, " 1"]:
+    """Which silo it is, n, counted from 0."""
+    return jnp.asarray(view.silo, dtype=float)[None]
+
+
 def slot(view: View) -> Float[Array, " 1"]:
     """How much of the game is over, t/T."""
     return jnp.asarray(view.slot / view.horizon)[None]
 
 
-FIELDS = (others, communication, signal, precision, own_contribution, own_samples, slot)
+FIELDS = (others, communication, signal, precision, own_contribution, own_samples, own_terms, own_place, slot)
 OBSERVATIONS: Registry[ObservationField] = Registry(
     "observation", {field.__name__: ObservationField(field) for field in FIELDS}, ObservationField
 )
@@ -126,7 +136,7 @@ def newest(names: tuple[str, ...], history: int, silos: int) -> dict[str, slice]
 
 @cache
 def _shape(field: ObservationField, history: int, silos: int) -> tuple[int, ...]:
-    view = View(Record.blank(history, silos), Own(jnp.zeros(history), jnp.zeros(())), 0, 0, 1)
+    view = View(Record.blank(history, silos), Own(jnp.zeros(history), *(jnp.zeros(()),) * 3), 0, 0, 1)
     shape: tuple[int, ...] = jax.eval_shape(field.read, view).shape
     return shape
 

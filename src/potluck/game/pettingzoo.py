@@ -200,19 +200,23 @@ def play(
 def limits(played: Game) -> tuple[Float[np.ndarray, "silos seen"], Float[np.ndarray, "silos seen"]]:
     """The least and the most that each number of z_n can be."""
     least, most = played.mechanism.signal_bounds()
-    dearest, held = greatest(played.drawing.communication), np.ceil(greatest(played.drawing.samples))
+    drawing, nothing = played.drawing, np.zeros(played.silos)
+    dearest, held = greatest(drawing.communication), np.ceil(greatest(drawing.samples))
+    bill = float(played.energy_price) * greatest(drawing.energy) * held
+    poorest = nothing, nothing + 1, nothing, nothing
+    richest = dearest, held, float(drawing.points) * greatest(drawing.profit), bill
 
-    def extreme(silo: int, share: float, communication: float, signal: float, samples: float, slot: int) -> View:
+    def extreme(silo: int, share: float, own: tuple[np.ndarray, ...], signal: float, slot: int) -> View:
         """A view in which every slot was the same."""
         shares = jnp.full((played.history, played.silos), share)
         record = Record(shares, jnp.full(played.history, signal), shares[:, 0])
-        own = Own(jnp.full(played.history, communication, jnp.float32), jnp.asarray(samples, jnp.float32))
-        return View(record, own, silo, slot, played.horizon)
+        communication, *rest = (jnp.asarray(numbers[silo], jnp.float32) for numbers in own)
+        return View(record, Own(jnp.full(played.history, communication), *rest), silo, slot, played.horizon)
 
     bounds = [
         bounds_of(
-            extreme(silo, 0.0, 0.0, least, 1.0, 0),
-            extreme(silo, 1.0, dearest[silo], most, held[silo], played.horizon),
+            extreme(silo, 0.0, poorest, least, 0),
+            extreme(silo, 1.0, richest, most, played.horizon),
             played.observation,
         )
         for silo in range(played.silos)

@@ -34,6 +34,10 @@ class Own(eqx.Module):
     """C_n of the last H slots, newest first."""
     samples: Float[Array, "*silos"]
     """|D_n| in the coming slot."""
+    profit: Float[Array, "*silos"]
+    """p_n."""
+    cost: Float[Array, "*silos"]
+    """κ v_n |D_n|: what its whole data costs it in the coming slot."""
 
 
 def newest_first(newest: Float[Array, "..."], past: Float[Array, "history ..."]) -> Float[Array, "history ..."]:

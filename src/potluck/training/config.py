@@ -99,7 +99,7 @@ def setup_one(config: RunConfig) -> Setup:
     spec, argument = find_agent(config.agent, config.options)
     if isinstance(config.scenario, EnvironmentConfig):
         return _setup_own(config, config.scenario, spec, argument)
-    scenario = spec.adapt(config.scenario)
+    scenario = spec.played(config.scenario)
     precision = scenario.precision
     data = load_data(precision.task) if isinstance(precision, FederationConfig) else None
     environment = (Planner if spec.joint else Members)(game(scenario, data=data))

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
+from potluck.agents import find_agent
 from potluck.agents.actors import ACTORS, Actor
 from potluck.errors import PotluckError, file_faults, reason
 from potluck.scenario import Scenario
@@ -80,7 +81,10 @@ def _step(actor: Actor, memory: Any, seen: Float[Array, " observation"]) -> tupl
 
 def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> None:
     """Write silo `silo` of training seed `seed` to a file."""
-    played, silos = run.config.scenario, run.lanes.tree.environment.players
+    config, silos = run.config, run.lanes.tree.environment.players
+    played = config.scenario
+    if isinstance(played, Scenario):
+        played = find_agent(config.agent, config.options)[0].played(played)
     if run.config.joint:
         raise PotluckError(f": {run.config.agent} decides for all silos; no single one can use it", field="silo")
     if not 0 <= silo < silos:
@@ -101,6 +105,16 @@ def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> No
         write_arrays(Path(place), MARK, header, actor)
 
 
+def untrained(scenario: Scenario, agent: str = "pretrained") -> "Trained":
+    """What silos that have never met begin with, as a run that has learnt nothing more."""
+    from potluck.training.config import RunConfig, setup
+    from potluck.training.loop import Runs
+    from potluck.training.run import Trained
+
+    config = RunConfig(scenario, agent, seeds=1)
+    return Trained(config, setup(config), Runs(None, None, None))
+
+
 def _bounds(
     names: tuple[str, ...], history: int, silos: int, silo: int
 ) -> tuple[list[float | None], list[float | None]]:
@@ -113,7 +127,7 @@ def _bounds(
     def extreme(share: float, unknown: float) -> View:
         shares = jnp.full((history, silos), share)
         record = Record(shares, jnp.full(history, unknown), shares[:, 0])
-        return View(record, Own(jnp.full(history, unknown), jnp.asarray(unknown)), silo, int(share), 1)
+        return View(record, Own(jnp.full(history, unknown), *(jnp.asarray(unknown),) * 3), silo, int(share), 1)
 
     known = tuple(OBSERVATIONS[name].read in FIELDS or OBSERVATIONS[name].low is not None for name in names)
     low, high = bounds_of(extreme(0.0, -jnp.inf), extreme(1.0, jnp.inf), names)

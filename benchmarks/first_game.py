@@ -1,0 +1,197 @@
+"""What silos that have never met earn in their first game: the table of docs/learning.md, "The first game".
+
+    python benchmarks/first_game.py OUT.json --tasks curve digits fmnist --federations 6 8 6
+
+Federations are drawn as `potluck pretrain` draws them, from seeds that it does not use. Every figure is welfare per
+slot. Each of the games is a first one: other luck, and nothing learnt before. WPR is the best equilibrium without
+redistribution that was found, by who may try for thousands of games; `unpaid` is what the same agent earns in its first
+game without redistribution. The planner is the best plan for all. What OUT.json has already is kept, and its bounds are
+not searched for again.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from potluck.agents.precision_model import turns
+from potluck.agents.registry import without_transfers
+from potluck.devices import use_cores
+from potluck.game import Planner, game
+from potluck.scenario import CurvePrecision, Scenario
+from potluck.studies.bounds import SOLVING, solved
+from potluck.studies.deviations import evaluate, followed
+from potluck.studies.imagination import Imagination, equilibria
+from potluck.studies.intervals import interval
+from potluck.studies.planning import QUICK, Effort, answer, best_plan, simple
+from potluck.training.config import RunConfig, setup
+from potluck.training.pretraining import federation
+
+FIRST_SEED = 9_000
+RESAMPLES = 2000
+BOUNDS = ("wpr", "planner", "plan", "effort", "bounds_seconds")
+"""What a row has of the bounds."""
+
+
+def worth(planner: Planner, plan: Float[Array, "slots silos"], games: int) -> Float[np.ndarray, " games"]:
+    """Welfare per slot of a plan, in the same games that the agent plays."""
+    return np.asarray(followed(planner, plan, 1.0, games).welfare[0].mean(1, dtype=float))
+
+
+def bounds(scenario: Scenario, games: int, effort: Effort) -> dict[str, Any]:
+    """The planner's plan and the best equilibrium without redistribution, as found."""
+    begun = time.monotonic()
+    planner, unpaid = Planner(game(scenario)), Planner(game(without_transfers(scenario)))
+    slots, silos = planner.horizon, planner.action_size
+    plan = answer(best_plan(planner, scenario, effort))
+    starts = jnp.concatenate([simple(slots, silos), turns(slots, silos)[None], plan[None]])
+    if isinstance(scenario.precision, CurvePrecision):
+        plans = solved(unpaid, scenario.discount, starts)
+    else:
+        imagination, plans = Imagination(unpaid, scenario.discount), starts
+        imagination.survey()
+        for _ in range(SOLVING):
+            plans = equilibria(imagination.model(paid=False), plans, jnp.zeros(slots))
+            imagination.near(plans)
+    without = [worth(unpaid, each, games) for each in plans]
+    planned = [worth(planner, each, games) for each in (plan, *plans)]
+    jax.clear_caches()
+    return {
+        "plan": np.round(plan, 3).tolist(),
+        "effort": [effort.rounds, effort.games],
+        "wpr": max(without, key=np.mean).tolist(),
+        "planner": max(planned, key=np.mean).tolist(),
+        "bounds_seconds": time.monotonic() - begun,
+    }
+
+
+def first_games(scenario: Scenario, games: int, agent: str) -> dict[str, Any]:
+    """The agent's play, in games that are all first ones."""
+    begun = time.monotonic()
+    config = RunConfig(scenario, agent, seeds=1)
+    found = evaluate(setup(config), None, scenario.discount, games)
+    unpaid = RunConfig(without_transfers(scenario), agent, seeds=1)
+    without = evaluate(setup(unpaid), None, scenario.discount, games)
+    return {
+        "unpaid": without.welfare[0].mean(1, dtype=float).tolist(),
+        "welfare": found.welfare[0].mean(1, dtype=float).tolist(),
+        "payoffs": found.payoffs[0].mean(0).tolist(),
+        "contributions_by_slot": np.round(found.contributions[0].mean((0, 2)), 3).tolist(),
+        "precision": float(found.precision.mean()),
+        "seconds": time.monotonic() - begun,
+    }
+
+
+def described(task: str, seed: int, scenario: Scenario) -> dict[str, Any]:
+    return {
+        "task": task,
+        "seed": seed,
+        "silos": scenario.silos.count,
+        "partition": getattr(scenario.precision, "partition", "–"),
+        "scenario": scenario.model_dump(mode="json"),
+    }
+
+
+def shares(row: dict[str, Any]) -> Float[np.ndarray, " resamples"]:
+    """(W − W_wpr) / (W_planner − W_wpr), resampled over games; NaN where planner and WPR are not told apart."""
+    earned, wpr, planner = (resampled(row, name) for name in ("welfare", "wpr", "planner"))
+    if np.quantile(planner - wpr, 0.025) <= 0:
+        return np.full(RESAMPLES, np.nan)
+    return np.asarray((earned - wpr) / (planner - wpr))
+
+
+def resampled(row: dict[str, Any], name: str) -> Float[np.ndarray, " resamples"]:
+    """Means over games, which are the same for all names."""
+    games = len(row[name])
+    drawn = np.random.default_rng(0).integers(games, size=(RESAMPLES, games))
+    return np.asarray(np.array(row[name])[drawn].mean(1))
+
+
+def below(row: dict[str, Any]) -> bool:
+    """Whether the first game earns less than WPR, by more than the 95% interval of the difference."""
+    return bool(np.quantile(resampled(row, "welfare") - resampled(row, "wpr"), 0.975) < 0)
+
+
+def line(row: dict[str, Any]) -> str:
+    found = shares(row)
+    share = "–" if np.isnan(found).any() else f"{np.mean(row['share']):.0%}"
+    figures = [interval(np.array(row[name])) for name in ("welfare", "unpaid", "wpr", "planner")]
+    cells = " | ".join(f"{each.mean:.1f} ± {(each.high - each.low) / 2:.1f}" for each in figures)
+    cost = row["scenario"]["energy_price"] * 4 * row["scenario"]["silos"]["samples"]["mean"]
+    return (
+        f"| {row['task']} | {row['seed']} | {row['silos']} | {row['partition']} | {cost:.0f} | {cells} | {share} "
+        f"| {'yes' if row['below_wpr'] else 'no'} |"
+    )
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Median share over federations with a bootstrap interval over them, and how many are below WPR."""
+    found = np.array([row["share"] for row in rows if row["share"] is not None])
+    draws = np.median(np.random.default_rng(2).choice(found, (RESAMPLES, len(found))), axis=1)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return {
+        "federations": len(rows),
+        "with_share": len(found),
+        "median_share": float(np.median(found)),
+        "low": float(low),
+        "high": float(high),
+        "below_wpr": sum(row["below_wpr"] for row in rows),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tasks", nargs="+", default=["curve", "digits", "fmnist"])
+    parser.add_argument("--federations", nargs="+", type=int, default=[6, 8, 6], help="of each task")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--games", type=int, default=128, help="first games of each, the same for all figures")
+    parser.add_argument(
+        "--effort",
+        nargs=2,
+        type=int,
+        default=[QUICK.rounds, QUICK.games],
+        help="of the planner's search: rounds, games",
+    )
+    parser.add_argument("--agent", default="pretrained")
+    asked = parser.parse_args()
+    use_cores()
+    kept = {(row["task"], row["seed"]): row for row in _read(asked.out)}
+    rows: list[dict[str, Any]] = []
+    print("| task | seed | N | partition | cost | first game | unpaid | WPR | planner | share | below WPR |")
+    print("|---" * 11 + "|")
+    for task, count in zip(asked.tasks, asked.federations, strict=True):
+        for seed in range(asked.first_seed, asked.first_seed + count):
+            scenario = federation(task, seed)
+            row = described(task, seed, scenario)
+            known = kept.get((task, seed), {})
+            if known.get("scenario") == row["scenario"] and len(known["wpr"]) == asked.games:
+                row |= {name: known[name] for name in BOUNDS}
+            else:
+                row |= bounds(scenario, asked.games, Effort(*asked.effort))
+            row |= first_games(scenario, asked.games, asked.agent)
+            found = shares(row)
+            row |= {"share": None if np.isnan(found).any() else float(np.mean(found)), "below_wpr": below(row)}
+            kept[task, seed] = row
+            rows.append(row)
+            print(line(row), f"{row['bounds_seconds']:.0f} s + {row['seconds']:.0f} s", flush=True)
+            told = {"summary": summary(rows) if len(rows) > 1 else None, "rows": list(kept.values())}
+            asked.out.write_text(json.dumps(told) + "\n")
+    print(json.dumps(summary(rows), indent=1))
+
+
+def _read(place: Path) -> list[dict[str, Any]]:
+    if not place.exists():
+        return []
+    rows: list[dict[str, Any]] = json.loads(place.read_text())["rows"]
+    return rows
+
+
+if __name__ == "__main__":
+    main()
