@@ -44,10 +44,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Lead:
-    """How far ahead something is: at 95%, and at the level of one among several that are asked together."""
+    """How far ahead something is: at the level that holding takes (95%, more where it was chosen for being the best), and
+    at that of one among several that are asked together.
+    """
 
     of: str
-    at_95: Interval
+    alone: Interval
     among: Interval
 
 
@@ -101,12 +103,12 @@ def decided(leads: Sequence[Lead], seeds: int, *, ties: bool = True) -> tuple[Ve
     """Holds where every interval is above 0. Does not hold where one is below, at a level that counts how many are
     asked, or is an exact tie (unless `ties` are a matter of how finely it is measured). And what decided it.
     """
-    low, high = min(leads, key=lambda lead: lead.at_95.low), min(leads, key=lambda lead: lead.among.high)
+    low, high = min(leads, key=lambda lead: lead.alone.low), min(leads, key=lambda lead: lead.among.high)
     if seeds < FEWEST:
         return "not decided", low
-    if low.at_95.low > 0:
+    if low.alone.low > 0:
         return "holds", low
-    tied = [lead for lead in leads if ties and lead.at_95.low == lead.at_95.high == 0]
+    tied = [lead for lead in leads if ties and lead.alone.low == lead.alone.high == 0]
     if high.among.high < 0 or tied:
         return "does not hold", high if high.among.high < 0 else tied[0]
     return "not decided", low
@@ -118,7 +120,7 @@ def _claim(
     """Judged, with the number that decided it; `words` say it of every lead."""
     verdict, by = decided(leads, seeds, ties=ties)
     few = f"; {seeds} seeds are too few to decide" if seeds < FEWEST else ""
-    found = by.at_95
+    found = by.alone
     return Claim(name, world, says, verdict, words[by.of] + few, found.mean, found.low, found.high, seeds)
 
 
@@ -127,7 +129,7 @@ def _ahead(
 ) -> Claim:
     """More welfare than any of them."""
     leads = leads_over(own, theirs)
-    words = {lead.of: f"{_more(lead.at_95.mean)} welfare per slot than {lead.of}{more}" for lead in leads}
+    words = {lead.of: f"{_more(lead.alone.mean)} welfare per slot than {lead.of}{more}" for lead in leads}
     count = min(len(own), *(len(values) for values in theirs.values())) if seeds is None else seeds
     return _claim(name, world, says, leads, words, count)
 
@@ -146,22 +148,14 @@ def _fastest(found: Findings, world: str, rivals: Sequence[str]) -> Claim:
     if len(risen["mpgd"]) < 2 or not against:
         told = "MPGD's welfare does not clearly rise" if against else "no rival's welfare clearly rises"
         return Claim(name, world, says, "not decided", told, 0.0, 0.0, 0.0, 0)
-    leads = [
-        Lead(of, _turned(difference(risen["mpgd"], slots)), _turned(difference(risen["mpgd"], slots, level)))
-        for level in [1 - (1 - LEVEL) / len(against)]
-        for of, slots in against.items()
-    ]
+    leads = leads_over(-risen["mpgd"], {scheme: -slots for scheme, slots in against.items()})  # fewer slots are better
     more = f"; {' and '.join(still)} did not clearly rise" if still else ""
     words = {
-        lead.of: f"{abs(lead.at_95.mean):,.0f} slots {'sooner' if lead.at_95.mean >= 0 else 'later'} at 95% of its own "
+        lead.of: f"{abs(lead.alone.mean):,.0f} slots {'sooner' if lead.alone.mean >= 0 else 'later'} at 95% of its own "
         f"way than {lead.of}{more}"
         for lead in leads
     }
     return _claim(name, world, says, leads, words, min(map(len, [risen["mpgd"], *against.values()])), ties=False)
-
-
-def _turned(interval: Interval) -> Interval:
-    return Interval(-interval.mean, -interval.high, -interval.low)
 
 
 def _silos_rise(found: Findings, world: str) -> Claim:
@@ -186,10 +180,10 @@ def _silos_rise(found: Findings, world: str) -> Claim:
         wandering = points >= POINTS and any(drift.low > SETTLED for drift in drifts)
         verdict = "does not hold" if wandering else "not decided"
     number = (
-        f"{by.of} earns {_more(by.at_95.mean)} per slot in the last tenth than in the first; from the tenth before to "
+        f"{by.of} earns {_more(by.alone.mean)} per slot in the last tenth than in the first; from the tenth before to "
         f"the last a silo's payoff still moved by {moved.mean:.0%} of its rise"
     )
-    rise = by.at_95
+    rise = by.alone
     return Claim("silos rise", world, says, verdict, number, rise.mean, rise.low, rise.high, seeds)
 
 
@@ -233,7 +227,7 @@ def _interior(found: Findings) -> Claim:
     leads = leads_over(levels[inside], outside, len(within))
     words = {
         lead.of: f"best α0 of the sweep: {best:g}; the best between 1 and 16 is {inside:g}, with "
-        f"{_more(lead.at_95.mean)} welfare per slot than {lead.of}"
+        f"{_more(lead.alone.mean)} welfare per slot than {lead.of}"
         for lead in leads
     }
     says = "welfare has an interior maximum in α0 between 1 and 16"
