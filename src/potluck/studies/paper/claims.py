@@ -44,8 +44,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Lead:
-    """How far ahead something is: at the level that holding takes (95%, more where it was chosen for being the best), and
-    at that of one among several that are asked together.
+    """How far ahead something is, twice.
+
+    Alone: at the level that holding takes, 95%, or more where it was chosen for being the best. Among: at the level of
+    one of several that are asked together.
     """
 
     of: str
