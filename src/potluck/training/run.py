@@ -132,11 +132,10 @@ class Job:
         """The newest checkpoint, none of whose metrics are lost."""
         return checkpoints.latest(self.folder / CHECKPOINTS, self.like, self.plan, metrics)
 
-    def snapshot(self, chunk: int) -> Runs:
-        """What was learnt after so many chunks."""
-        found = checkpoints.at(self.folder / SNAPSHOTS, chunk, self.like, self.plan)
-        runs: Runs = jax.tree.map(jnp.asarray, found.runs)
-        return runs
+    def snapshot(self, chunk: int) -> Any:
+        """What all players of all lanes had learnt after so many chunks."""
+        found = checkpoints.at(self.folder / SNAPSHOTS, chunk, _learnt(self.like), self.plan)
+        return jax.tree.map(jnp.asarray, found.runs.agents)
 
 
 def check_room(config: RunConfig, one: Setup, lanes: int) -> None:
@@ -303,7 +302,8 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
             lines = rows(numbers, job.labels, done * per_chunk * config.games, config.depth * config.games)
             size, done = _append(job, numbers, lines, written), done + 1
             if done in job.snapshots:  # before any checkpoint after which it could not be taken again
-                checkpoints.save(job.folder / SNAPSHOTS, reached(), len(job.snapshots))
+                kept = dataclasses.replace(reached(), runs=_learnt(runs))
+                checkpoints.save(job.folder / SNAPSHOTS, kept, len(job.snapshots))
             if done == config.chunks or time.monotonic() - when >= interval:
                 checkpoints.save(job.folder / CHECKPOINTS, reached())
                 when, saved = time.monotonic(), done
@@ -313,6 +313,11 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
                 if saved < done:
                     checkpoints.save(job.folder / CHECKPOINTS, reached())
                 raise
+
+
+def _learnt(runs: Runs) -> Runs:
+    """Without the games: the larger part, where models are trained."""
+    return Runs(runs.agents, states=None, memory=None)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from potluck.studies.paper.pace import Piece, Unit, nothing
 from potluck.studies.paper.plan import MILESTONES, StudyConfig
 from potluck.studies.paper.results import keep, result_file
 from potluck.training.config import RunConfig
-from potluck.training.loop import Runs, fresh
+from potluck.training.loop import fresh
 from potluck.training.run import METRICS, Job, restart
 
 PLAY = 0.4
@@ -94,7 +94,7 @@ def _measuring_cost(config: StudyConfig, cell: str, seeds: int) -> float:
 def _rehearse(config: StudyConfig, job: Job, cell: str) -> None:
     """Play once with learners that know nothing: what plays the cell is compiled then."""
     lanes, deviations = cells_of(job)[cell], _asked(config, cell)[0]
-    agents = _of(lanes, fresh(job.lanes, job.seeds, job.config.games))
+    agents = _of(lanes, fresh(job.lanes, job.seeds, job.config.games).agents)
     discount = job.config.scenario.discount
     next(measure(job.lanes.some(lanes), agents, discount, config.games, deviations=deviations, slots=False))
 
@@ -125,9 +125,9 @@ def _measure(config: StudyConfig, job: Job, cell: str, file: Path, _: None) -> G
     keep(file, {"curve": curve(job, cell), "milestones": stones, "strangers": mixed})
 
 
-def _of(lanes: range, runs: Runs) -> Any:
+def _of(lanes: range, agents: Any) -> Any:
     """What is learnt in them."""
-    return jax.tree.map(lambda leaf: leaf[lanes.start : lanes.stop], runs.agents)
+    return jax.tree.map(lambda leaf: leaf[lanes.start : lanes.stop], agents)
 
 
 def slots_after(config: RunConfig, chunk: int) -> int:

@@ -13,11 +13,13 @@ from potluck.studies.paper.charts import Chart
 
 def draw(chart: Chart, folder: Path) -> None:
     """`NAME.png` and `NAME.svg`; the same data gives the same bytes."""
-    figure = Figure(figsize=(8, 4.6), layout="constrained")
+    figure = Figure(figsize=(9.4, 4.6), layout="constrained")
     axes = figure.add_subplot()
     (_lines if chart.kind == "lines" else _points)(axes, chart)
     axes.set(xlabel=chart.x, ylabel=chart.y, title=chart.title)
     axes.grid(alpha=0.3)
+    if len(chart.lines[0].x) > 1:
+        figure.legend(title="mean and 95%\ninterval over seeds", fontsize="small", loc="outside right upper")
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{chart.name}.png", dpi=130)
     with mpl.rc_context({"svg.hashsalt": "potluck", "svg.fonttype": "none"}):
@@ -34,7 +36,6 @@ def _lines(axes: Axes, chart: Chart) -> None:
     if chart.ticks is not None:
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xticks(chart.ticks, [f"{tick:g}" for tick in chart.ticks])
-    axes.legend(title="mean and 95% interval over seeds", fontsize="small")
 
 
 def _points(axes: Axes, chart: Chart) -> None:
@@ -55,5 +56,3 @@ def _points(axes: Axes, chart: Chart) -> None:
         )
     axes.set_xticks(range(len(places)), places)
     axes.margins(x=0.08)
-    if len(chart.lines[0].x) > 1:
-        axes.legend(title="mean and 95% interval over seeds", fontsize="small")
