@@ -24,6 +24,7 @@ from potluck.scenario import Scenario, preset
 from potluck.training.config import RunConfig, seeds_of, setup
 from potluck.training.loop import TrainConfig, begin, train
 
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 SURVEYED, STRETCH, REPEATS = 7, 2, 3
 """Windows before anything is timed, windows in a stretch, and stretches."""
 
@@ -42,6 +43,24 @@ def milliseconds(scenario: Scenario, agent: str) -> float:
         jax.block_until_ready(runs)
         times.append((time.perf_counter() - begun) / (windows * config.depth * config.games))
     return 1e3 * min(times[1:])
+
+
+def draw(rows: list[dict[str, Any]], place: Path) -> None:
+    figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
+    for agent, mark in zip(dict.fromkeys(row["agent"] for row in rows), "osD^v", strict=False):
+        own = [row for row in rows if row["agent"] == agent]
+        axes.loglog(
+            [row["silos"] for row in own], [row["milliseconds"] for row in own], marker=mark, label=agent.upper()
+        )
+    silos, costs = ([row[name] for row in rows] for name in ("silos", "milliseconds"))
+    axes.set(xlabel="silos", ylabel="milliseconds per slot (all silos)", ylim=(0.8 * min(costs), 1.25 * max(costs)))
+    axes.minorticks_off()
+    axes.set_xticks(sorted(set(silos)), map(str, sorted(set(silos))))
+    axes.set_yticks([tick for tick in TICKS if min(costs) <= tick <= max(costs)])
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(place, dpi=150)
 
 
 def main() -> None:
@@ -65,14 +84,7 @@ def main() -> None:
             print(f"| {agent} | {silos} | {cost:.2f} |", flush=True)
             asked.out.write_text(json.dumps(rows, indent=1) + "\n")
     if asked.plot:
-        figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
-        for agent, mark in zip(asked.agents, "osD^v", strict=False):
-            costs = [row["milliseconds"] for row in rows if row["agent"] == agent]
-            axes.loglog(asked.silos, costs, marker=mark, label=agent.upper())
-        axes.set(xlabel="silos", ylabel="milliseconds per slot (all silos)")
-        axes.set_xticks(asked.silos, [str(silos) for silos in asked.silos])
-        axes.legend()
-        figure.savefig(asked.plot, dpi=150)
+        draw(rows, asked.plot)
 
 
 if __name__ == "__main__":
