@@ -36,8 +36,8 @@ def test_the_wobble_by_hand() -> None:
     assert_allclose(wobble(far, few[::-1], jnp.zeros(3)), [0.5, 0.375, 0.375], rtol=2e-3)
 
 
-def test_a_law_is_one_for_any_number_of_silos_and_sees_who_counts_only_in_their_weights() -> None:
-    four, plan = Law(4, jax.random.key(0), of_each=False), jax.random.uniform(jax.random.key(1), (6, 4))
+def test_a_formula_is_one_for_any_number_of_silos_and_sees_who_counts_only_in_their_weights() -> None:
+    four, plan = Law(4, jax.random.key(0), units=0), jax.random.uniform(jax.random.key(1), (6, 4))
     assert_allclose(four(plan), four(plan[:, ::-1]), rtol=1e-5)
     twice = eqx.tree_at(lambda law: law.data, four, jnp.zeros(8))
     together = twice(jnp.concatenate([plan, plan], axis=1))  # the average is taken of twice as many
@@ -52,6 +52,7 @@ def _wobble(law: Law, plan: Float[Array, "slots silos"], times: int) -> Float[Ar
 
 def test_who_brings_nothing_leaves_a_finite_slope() -> None:
     law = Law(3, jax.random.key(0))
+    assert_allclose(Law(3, jax.random.key(0), units=0)(jnp.eye(4, 3)), law(jnp.eye(4, 3)), rtol=1e-6)  # it begins so
     for plan in (jnp.zeros((4, 3)), jnp.eye(4, 3)):
         slope = jax.grad(lambda law, plan=plan: law(plan).sum())(law), jax.grad(lambda plan: law(plan).sum())(plan)
         assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))

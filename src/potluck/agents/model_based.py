@@ -38,6 +38,21 @@ class Others(eqx.Module):
     signal: Float[Array, " slots"]
 
 
+class Laws(eqx.Module):
+    """What a silo believes of precision: members of two ensembles.
+
+    Formulas know little and err alike; networks see what each silo brings and err where few games speak. A plan that
+    both believe in rests on the games more than on the form of a law.
+    """
+
+    formulas: Law
+    networks: Law
+
+    def __call__(self, plans: Plans) -> Float[Array, "members slots"]:
+        """P of every slot, as each of them thinks."""
+        return jnp.concatenate([jax.vmap(lambda law: law(plans))(laws) for laws in (self.formulas, self.networks)])
+
+
 class AgentState(eqx.Module):
     """All that one silo knows."""
 
@@ -45,7 +60,7 @@ class AgentState(eqx.Module):
     """Which silo it is."""
     plan: Plan
     seen: Seen
-    laws: Law
+    laws: Laws
     earnings: Earnings
     others: Others
     windows: Int[Array, ""]
@@ -75,20 +90,21 @@ class ModelBased(eqx.Module):
     survey: int = 96
     """Games before any law is fitted."""
     members: int = 4
-    units: int = 16
+    """Of each kind."""
+    units: int = 32
     batch: int = 32
     first_fit: int = 2000
     """Steps of the first fit."""
-    later_fit: int = 512
+    later_fit: int = 128
     """Steps of a later fit at least, which begins where the last ended."""
     fit_slots: int = 65_536
     """Slots that a later fit goes through at least, in no more steps than the first: short games need more."""
     fit_stride: float = 5e-3
-    decay: float = 1.0
+    decay: float = 0.3
     """Of the law's network, which would learn the noise of few games."""
     beginnings: int = 4
     """Ascents that begin from taking turns."""
-    together: int = 150
+    together: int = 300
     """Steps of such an ascent, in which all silos are imagined to climb."""
     alone: int = 60
     """Steps of a later one, in which the others stay."""
@@ -110,7 +126,10 @@ class ModelBased(eqx.Module):
             seat=jnp.asarray(0),
             plan=jnp.full(self.slots, 0.5),
             seen=Seen.blank(self.room, self.slots, self.silos),
-            laws=ensemble(self.silos, jax.random.key(0), self.members, self.units, of_each=False),
+            laws=Laws(
+                ensemble(self.silos, jax.random.key(0), self.members, units=0),
+                ensemble(self.silos, jax.random.key(0), self.members, self.units),
+            ),
             earnings=Earnings.nothing(self.silos),
             others=Others(jnp.zeros((self.slots, self.silos)), jnp.zeros(self.slots)),
             windows=jnp.asarray(0),
@@ -152,23 +171,27 @@ class ModelBased(eqx.Module):
         """Record the games, learn from all on record, improve the plan. Errors are those before learning from them."""
         return self.updated(state, window, self.public(state, window))
 
-    def public(self, state: AgentState, window: Window[MemoryState]) -> Law:
-        """The law that all silos learn from contributions and precision."""
+    def public(self, state: AgentState, window: Window[MemoryState]) -> Laws:
+        """The laws that all silos learn from contributions and precision."""
         games = self._games(state.seat, window)
         record = state.seen.public.after(games.contributions, games.precision)
         later = min(self.first_fit, max(self.later_fit, self.fit_slots // (self.batch * self.slots)))
         steps = jnp.where(state.ascents == 0, self.first_fit, later)
         luck = jax.random.fold_in(jax.random.key(1), record.games)
         steps = jnp.where(record.games >= self.survey, steps, 0)
-        return fit(state.laws, record, luck, steps, self.batch, self.fit_stride, self.decay)
+
+        def learnt(laws: Law) -> Law:
+            return fit(laws, record, luck, steps, self.batch, self.fit_stride, self.decay)
+
+        return Laws(learnt(state.laws.formulas), learnt(state.laws.networks))
 
     def updated(
-        self, state: AgentState, window: Window[MemoryState], known: Law
+        self, state: AgentState, window: Window[MemoryState], known: Laws
     ) -> tuple[AgentState, MemoryState, Diagnostics]:
         """`update`, where the law is known."""
         games = self._games(state.seat, window)
         fresh = state.seen.public.games == 0
-        guessed = jax.vmap(lambda law: jax.vmap(law)(games.contributions))(state.laws)
+        guessed = jax.vmap(state.laws, out_axes=1)(games.contributions)
         paid = state.earnings(games.contributions, games.precision, games.signal, state.seat)
         seen = state.seen.after(games)
         others = jax.tree.map(
@@ -272,7 +295,7 @@ class ModelBased(eqx.Module):
 
     def _worth_of_precision(self, state: AgentState, plans: Plans) -> Float[Array, ""]:
         """Mean − deviation of what the members think that precision earns in the long term."""
-        each = jax.vmap(lambda law: state.earnings.of_precision(law(plans)) @ self._weights)(state.laws)
+        each = jax.vmap(lambda precision: state.earnings.of_precision(precision) @ self._weights)(state.laws(plans))
         return each.mean() - self.doubt * jnp.sqrt(each.var() + 1e-6)
 
     def _paid(self, state: AgentState, own: Plan, plans: Plans, silo: Int[Array, ""]) -> Float[Array, ""]:

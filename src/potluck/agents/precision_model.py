@@ -113,36 +113,36 @@ class Formula(eqx.Module):
 
 
 class Law(eqx.Module):
-    """P of every slot by the formula, with a recurrent network for h. But for w, and without `of_each`, it is the same
-    for any number of silos.
+    """P of every slot by the formula, with a recurrent network for h that sees what each silo brings.
+
+    Without units it is the formula alone, which but for w is the same for any number of silos.
     """
 
     formula: Formula
     data: Float[Array, " silos"]
     """log w."""
-    cell: eqx.nn.GRUCell
+    cell: eqx.nn.GRUCell | None
     head: Float[Array, " units"]
-    of_each: bool = eqx.field(static=True)
-    """Whether the network sees what each silo brings beside what all bring: more to learn, from more games."""
 
-    def __init__(self, silos: int, key: PRNGKeyArray, units: int = UNITS, *, of_each: bool = True) -> None:
+    def __init__(self, silos: int, key: PRNGKeyArray, units: int = UNITS) -> None:
         self.formula, self.data = Formula(), jnp.zeros(silos)
-        self.cell = eqx.nn.GRUCell(7 + 3 * silos * of_each, units, key=key)
-        self.head, self.of_each = jnp.zeros(units), of_each
+        self.cell = eqx.nn.GRUCell(7 + 3 * silos, units, key=key) if units else None
+        self.head = jnp.zeros(units)
 
     def __call__(self, plan: Plan) -> Float[Array, " slots"]:
         """P of every slot."""
         weights = jnp.exp(self.data)
         slots, weighed = brought(plan, weights), plan * weights
+        if (cell := self.cell) is None:
+            return self.formula.precision(slots, jnp.zeros(len(plan)))
         some = 1 - jnp.exp(-8 * plan)
         noticed = (weighed * some).sum(1) / (weighed.sum(1) + SMALL)
         each = plan, jnp.sqrt(plan + SMALL), some
         seen = [slots.far, slots.few, self.formula.so_far(slots), noticed, *(part.mean(1) for part in each)]
-        of_all = jnp.stack(seen, axis=1)
-        told = jnp.concatenate([of_all, *each], axis=1) if self.of_each else of_all
+        told = jnp.concatenate([jnp.stack(seen, axis=1), *each], axis=1)
 
         def slot(memory: Float[Array, " units"], now: Float[Array, " inputs"]) -> tuple[Array, Array]:
-            memory = self.cell(now, memory)
+            memory = cell(now, memory)
             return memory, self.head @ memory
 
         return self.formula.precision(slots, jax.lax.scan(slot, jnp.zeros_like(self.head), told)[1])
@@ -187,9 +187,9 @@ def turns(slots: int, silos: int) -> Plan:
     return jnp.where(jnp.arange(slots)[:, None] % silos == jnp.arange(silos), TURN, BETWEEN)
 
 
-def ensemble(silos: int, key: PRNGKeyArray, members: int = MEMBERS, units: int = UNITS, *, of_each: bool = True) -> Law:
+def ensemble(silos: int, key: PRNGKeyArray, members: int = MEMBERS, units: int = UNITS) -> Law:
     """Laws that know nothing, side by side on a leading axis."""
-    laws: Law = eqx.filter_vmap(lambda key: Law(silos, key, units, of_each=of_each))(jax.random.split(key, members))
+    laws: Law = eqx.filter_vmap(lambda key: Law(silos, key, units))(jax.random.split(key, members))
     return laws
 
 
@@ -240,8 +240,8 @@ def fit(
 
 def _strides(law: Law, stride: Float[Array, ""] | float) -> Law:
     """The stride of every number: that of the network, more for those that have a name."""
-    network = jax.tree.map(lambda _: stride, (law.cell, law.head))
-    strides: Law = eqx.tree_at(lambda law: (law.cell, law.head), jax.tree.map(lambda _: FORMULA * stride, law), network)
+    named = jax.tree.map(lambda _: FORMULA * stride, (law.formula, law.data))
+    strides: Law = eqx.tree_at(lambda law: (law.formula, law.data), jax.tree.map(lambda _: stride, law), named)
     return strides
 
 
