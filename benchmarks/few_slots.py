@@ -4,7 +4,7 @@
 
 Every agent learns once. At each mark its play without exploration is measured in the same games. `gain` is that of the
 best constant deviation as a share of the stake, at the last mark. With `--planner` a search for the best plan for all
-begins in the end from where the agents have come to; its plan is played in the same games.
+begins in the end from where the agents have come to; its plan is played in the same games, as is that of `--plan`.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from potluck.agents import AGENTS
 from potluck.devices import mesh_over, use_cores
@@ -84,12 +85,15 @@ def _constant_gain(config: RunConfig, lanes: Lanes[Setup], agents: Any, games: i
     return float(gains / stakes)
 
 
-def planner_row(scenario: Scenario, found: list[dict[str, Any]], games: int) -> dict[str, Any]:
+def searched(scenario: Scenario, found: list[dict[str, Any]]) -> Array:
     """The best plan for all that a search finds, from the agents' mean play."""
-    begun = time.monotonic()
-    planner = Planner(game(scenario))
-    plan = answer(best_plan(planner, scenario, starts=[jnp.asarray(row["contributions_by_slot"]) for row in found]))
-    played = followed(planner, plan, scenario.discount, games)
+    starts = [jnp.asarray(row["contributions_by_slot"]) for row in found]
+    return answer(best_plan(Planner(game(scenario)), scenario, starts=starts))
+
+
+def planner_row(scenario: Scenario, plan: Array, games: int) -> dict[str, Any]:
+    """A plan for all, in the same games."""
+    played = followed(Planner(game(scenario)), plan, scenario.discount, games)
     return {
         "agent": "planner",
         "slots": 0,
@@ -97,7 +101,6 @@ def planner_row(scenario: Scenario, found: list[dict[str, Any]], games: int) -> 
         "welfare": dataclasses.asdict(interval(played.welfare.mean((0, 2)))),
         "contributions_by_slot": np.round(plan, 3).tolist(),
         "slots_per_second": 0.0,
-        "seconds": time.monotonic() - begun,
     }
 
 
@@ -112,17 +115,21 @@ def _row(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
-    parser.add_argument("--agents", nargs="+", default=["mbpg", "mpgd"], choices=list(AGENTS))
+    parser.add_argument("--agents", nargs="*", default=["mbpg", "mpgd"], choices=list(AGENTS))
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--intensity", type=float, help="α, instead of the preset's")
     parser.add_argument("--task", help="real training on it, instead of the curve")
     parser.add_argument("--model")
+    parser.add_argument("--dtype", default="float32", help="that silos compute in; bfloat16 is faster on a GPU")
     parser.add_argument("--marks", nargs="+", type=int, default=[1_920, 4_800, 12_000])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--games", type=int, default=16)
     parser.add_argument("--evaluation", type=int, default=256, help="games without exploration")
     parser.add_argument("--deviations", type=int, default=64, help="games of every constant deviation, or 0 for none")
     parser.add_argument("--planner", action="store_true", help="search for the best plan for all as well")
+    parser.add_argument(
+        "--plan", type=Path, help="what a study's planner found (results/paper.planner.json), to be played"
+    )
     asked = parser.parse_args()
     use_cores()
     scenario: Scenario = preset(asked.preset)
@@ -130,15 +137,17 @@ def main() -> None:
         mechanism = scenario.mechanism.model_copy(update={"intensity": asked.intensity})
         scenario = scenario.model_copy(update={"mechanism": mechanism})
     if asked.task:
-        scenario = on_task(scenario, asked.task, model=asked.model)
+        scenario = on_task(scenario, asked.task, model=asked.model, dtype=asked.dtype)
     found: list[dict[str, Any]] = []
     for agent in asked.agents:
         config = RunConfig(scenario, agent, slots=asked.marks[-1], seeds=asked.seeds, games=asked.games)
         for row in measure(config, asked.marks, asked.evaluation, asked.deviations):
             found.append(row)
             asked.out.write_text(json.dumps(found) + "\n")
-    if asked.planner:
-        found.append(planner_row(scenario, found, asked.evaluation))
+    plans = [jnp.asarray(json.loads(asked.plan.read_text())["contributions"], jnp.float32)] if asked.plan else []
+    plans += [searched(scenario, found)] if asked.planner else []
+    for plan in plans:
+        found.append(planner_row(scenario, plan, asked.evaluation))
         print(_row(found[-1]), flush=True)
         asked.out.write_text(json.dumps(found) + "\n")
 

@@ -97,7 +97,7 @@ class ModelBased(eqx.Module):
     """Steps of the first fit."""
     later_fit: int = 128
     """Steps of a later fit at least, which begins where the last ended."""
-    fit_slots: int = 65_536
+    fit_slots: int = 16_384
     """Slots that a later fit goes through at least, in no more steps than the first: short games need more."""
     fit_stride: float = 5e-3
     decay: float = 0.3

@@ -1,4 +1,4 @@
-"""The law of precision, learnt from games that were played: an ensemble of small recurrent models.
+"""The law of precision, learnt from games that were played: an ensemble of formulas, with a small network or without.
 
 A plan fixes all contributions, so precision can be predicted from them alone. A power law of the progress so far
 explains most of it. An average of few, or of those who went far, wobbles: what is lost so heals when many bring a

@@ -64,7 +64,9 @@ def at(folder: Path, chunk: int, like: Runs, plan: str) -> Checkpoint:
     try:
         return _read(place, like, plan)
     except (OSError, ValueError, KeyError) as fault:
-        raise PotluckError(f"{place}: cannot be read ({fault}); remove {folder.parent} and go on") from None
+        raise PotluckError(
+            f"{place}: damaged, or of another version ({fault}); remove {folder.parent} and go on"
+        ) from None
 
 
 def there(folder: Path, chunk: int) -> bool:

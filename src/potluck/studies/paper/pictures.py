@@ -18,7 +18,7 @@ def draw(chart: Chart, folder: Path) -> None:
     (_lines if chart.kind == "lines" else _points)(axes, chart)
     axes.set(xlabel=chart.x, ylabel=chart.y, title=chart.title)
     axes.grid(alpha=0.3)
-    if len(chart.lines[0].x) > 1:
+    if chart.kind == "lines" or any(len(line.x) > 1 for line in chart.lines):
         figure.legend(title="mean and 95%\ninterval over seeds", fontsize="small", loc="outside right upper")
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{chart.name}.png", dpi=130)
