@@ -27,7 +27,7 @@ def test_each_block_runs_as_long_as_its_own_longest(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(workers.BLOCKS, "cpu", (2, 2))
     steps = jnp.asarray([1, 9, 2, 8])
     corpus = Corpus(jnp.zeros((4, 1), int), jnp.arange(4))
-    found = jax.vmap(lambda row, steps: work(counting, corpus, worker(row, steps)))(jnp.arange(4), steps)
+    found = jax.vmap(lambda row, steps: work(counting, corpus, worker(row, steps), 1))(jnp.arange(4), steps)
     assert_array_equal(found[:, 0], np.arange(4))
     assert_array_equal(found[:, 1], 10 * steps)
     assert_array_equal(found[:, 2], [2, 9, 2, 9])
@@ -39,7 +39,7 @@ def test_nested_batches_are_one_and_rows_find_the_corpus_of_their_own(monkeypatc
     steps = jnp.asarray(np.random.default_rng(0).integers(1, 9, (2, 4, 3)))
 
     def silo(labels: Array, steps: Array) -> Array:
-        return work(counting, Corpus(jnp.zeros((5, 1), int), labels), worker(jnp.asarray(2), steps))
+        return work(counting, Corpus(jnp.zeros((5, 1), int), labels), worker(jnp.asarray(2), steps), 1)
 
     games = jax.vmap(jax.vmap(silo), in_axes=(None, 0))
     found = jax.jit(jax.vmap(games))(labels, steps)
@@ -50,7 +50,14 @@ def test_nested_batches_are_one_and_rows_find_the_corpus_of_their_own(monkeypatc
 
 def test_blocks_are_equal_and_not_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(workers.BLOCKS, "cpu", (16, 8))
-    assert [block_count(count) for count in (1, 8, 15, 16, 17, 128, 320, 6400)] == [1, 1, 1, 2, 1, 16, 16, 16]
+    assert [block_count(count, 1) for count in (1, 8, 15, 16, 17, 128, 320, 6400)] == [1, 1, 1, 2, 1, 16, 16, 16]
+
+
+def test_an_accelerator_needs_fewer_workers_where_each_reads_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(workers.BLOCKS, "cpu")
+    monkeypatch.setattr(workers, "ACCELERATED", (8, 100))
+    monkeypatch.setattr(workers, "BUSY", 1000)
+    assert [block_count(320, step) for step in (1, 10, 12.5, 25, 1000)] == [2, 2, 4, 8, 8]
 
 
 @pytest.mark.parametrize("settings", [{}, {"optimiser": "momentum", "epochs": 2}, {"proximal": 0.1}])

@@ -30,6 +30,7 @@ def paper(
     preset: PresetOption = None,
     task: Annotated[str | None, typer.Option(help="Train for real on this task; else as the scenario says.")] = None,
     model: Annotated[str | None, typer.Option(help="What silos train; the task's own otherwise.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="What silos compute in; bfloat16 is faster on a GPU.")] = None,
     seeds: Annotated[int, typer.Option(help="Independent runs of every scheme, 2 or more.")] = 10,
     slots: Annotated[int, typer.Option(help="Slots that each seed of each scheme plays.")] = 100_000,
     games: Annotated[int, typer.Option(help="Games at once: to learn in, and to measure in.")] = 16,
@@ -64,7 +65,7 @@ def paper(
     worlds = {"own" if path is not None else preset or "paper": chosen_scenario(path, preset)}
     if not own:
         worlds |= {name: chosen_scenario(None, name) for name in OTHERS}
-    placed = {name: trained_on(world, task, model) for name, world in worlds.items()}
+    placed = {name: trained_on(world, task, model, dtype) for name, world in worlds.items()}
     config = StudyConfig(placed, seeds, slots, games, _named(schemes, SCHEMES), _named(parts, PARTS))
     begin_study(config, out)
     resume_study(out, checkpoint, json)

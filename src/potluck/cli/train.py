@@ -43,6 +43,7 @@ RUN_OPTIONS = {
     "agent": (Annotated[str, typer.Option(help="Who learns: see potluck list agent.")], "mpgd"),
     "task": _choice("Train for real on this task (see potluck data list); else as the scenario says."),
     "model": _choice("What silos train: see potluck list model; the task's own otherwise."),
+    "dtype": _choice("What silos compute in: float32, or bfloat16, which is faster on a GPU."),
     "slots": _count("Slots that each seed plays, over all its games.", 100_000),
     "seeds": _count("Independent runs side by side, from the scenario's seed on.", 5),
     "games": _count("Games that a seed's agents play at once.", 16),
@@ -86,7 +87,7 @@ def train(
 
 
 def run_config(
-    path: Path | None, preset: str | None, task: str | None, model: str | None, agent: str,
+    path: Path | None, preset: str | None, task: str | None, model: str | None, dtype: str | None, agent: str,
     slots: int, seeds: int, games: int, window: int, **options: str | None,
 ) -> "RunConfig":  # fmt: skip
     """The run that is asked for; the task's data is loaded with its progress on stderr."""
@@ -95,24 +96,23 @@ def run_config(
     from potluck.agents import Options
     from potluck.training.config import RunConfig
 
-    return RunConfig(trained_on(scenario, task, model), agent, Options(**options), slots, seeds, games, window)
+    return RunConfig(trained_on(scenario, task, model, dtype), agent, Options(**options), slots, seeds, games, window)
 
 
-def trained_on(scenario: "Scenario", task: str | None, model: str | None) -> "Scenario":
-    """The scenario moved to a task, or with another model; the task's data is loaded with its progress on stderr."""
+def trained_on(scenario: "Scenario", task: str | None, model: str | None, dtype: str | None = None) -> "Scenario":
+    """The scenario moved to a task, with another model, in another type; data is loaded with its progress on stderr."""
     from potluck.federation import federation_config
     from potluck.federation.from_scenario import on_task
     from potluck.scenario import FederationConfig
 
-    if task is None and isinstance(scenario.precision, FederationConfig):
-        load_shown(scenario.precision.task)
-        if model is None:
-            return scenario
-        return scenario.model_copy(update={"precision": federation_config(scenario.precision, model=model)})
+    options = {name: value for name, value in (("model", model), ("dtype", dtype)) if value is not None}
     if task is not None:
-        return on_task(scenario, task, load_shown(task), model)
-    if model is not None:
-        raise PotluckError(": the curve trains nothing; name a task too", field="model")
+        return on_task(scenario, task, load_shown(task), **options)
+    if isinstance(scenario.precision, FederationConfig):
+        load_shown(scenario.precision.task)
+        return scenario.model_copy(update={"precision": federation_config(scenario.precision, **options)})
+    if options:
+        raise PotluckError(": the curve trains nothing; name a task too", field=next(iter(options)))
     return scenario
 
 

@@ -206,7 +206,7 @@ class FedAvg(eqx.Module):
             samples = jnp.minimum(samples, size)
         orders, steps = self.draw(silo, samples, key, window), -(-samples // self.batch_size)
         worker = Worker(weights, orders, samples, steps, (self.learning_rate, self.proximal))
-        return work(self.descend, Corpus(silo.features, silo.labels), worker)
+        return work(self.descend, Corpus(silo.features, silo.labels), worker, self.batch_size)
 
     def descend(self, corpus: Corpus, worker: Worker, steps: Int[Array, ""]) -> Model:
         """One worker's epochs of `steps` steps each, of which those past its own samples do nothing.

@@ -38,8 +38,8 @@ def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset 
     )
 
 
-def on_task(scenario: Scenario, task: str, data: Dataset | None = None, model: str | None = None) -> Scenario:
-    """Move a scenario to a task with real training, of the model that is named or of the task's own.
+def on_task(scenario: Scenario, task: str, data: Dataset | None = None, **options: object) -> Scenario:
+    """Move a scenario to a task with real training; options, such as another model, are those of a FederationConfig.
 
     Where the task has less data than the silos would hold, sizes shrink and κ grows in proportion, so that a silo's
     whole data costs what it did; the mechanism shrinks with them.
@@ -49,8 +49,8 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None, model: s
     config = scenario.precision
     if isinstance(config, CurvePrecision):
         config = FederationConfig(learning_rate=defaults_of(data).learning_rate)
-    if model is not None:
-        config = federation_config(config, model=model)
+    if options:
+        config = federation_config(config, **options)
     if len(data.labels) < silos.count:
         raise PotluckError(
             f": {silos.count} silos are more than the {len(data.labels)} samples of {task}", field="silos.count"

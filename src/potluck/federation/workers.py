@@ -5,6 +5,7 @@ are put in order of their steps and cut into blocks; each block runs as long as 
 costs about what is contributed in it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,12 +15,16 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Int, PyTree
 
+from potluck.devices import bytes_of
+
 Trained = TypeVar("Trained")
 """What a worker ends with: weights."""
 
 BLOCKS = {"cpu": (16, 8)}
 ACCELERATED = (8, 256)
 """The most blocks there are, and the fewest workers in one: more or smaller ones cost more than they save."""
+BUSY = 40_000_000
+"""Bytes of samples in a step that keep an accelerator busy, however few the workers who read them are."""
 
 
 class Corpus(eqx.Module):
@@ -42,7 +47,9 @@ class Worker(eqx.Module):
     """What its descent depends on besides."""
 
 
-def work(descent: Callable[[Corpus, Worker, Int[Array, ""]], Trained], corpus: Corpus, worker: Worker) -> Trained:
+def work(
+    descent: Callable[[Corpus, Worker, Int[Array, ""]], Trained], corpus: Corpus, worker: Worker, batch_size: int
+) -> Trained:
     """One worker's `descent`; batches of it, however nested, become blocks of workers who need about as many steps.
 
     `descent` is told how many steps an epoch has in its block: those past the worker's own must do nothing.
@@ -50,7 +57,8 @@ def work(descent: Callable[[Corpus, Worker, Int[Array, ""]], Trained], corpus: C
 
     @custom_vmap
     def everybody(corpus: Corpus, workers: Worker) -> Trained:
-        return _in_blocks(lambda worker, steps: descent(corpus, worker, steps), workers)
+        step = batch_size * bytes_of(corpus.features) / len(corpus.labels)
+        return _in_blocks(lambda worker, steps: descent(corpus, worker, steps), workers, step)
 
     @everybody.def_vmap
     def batched(size: int, marks: list[Any], corpus: Corpus, workers: Worker) -> tuple[Trained, Any]:
@@ -80,9 +88,9 @@ def _joined(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
 
 
-def _in_blocks(descent: Callable[[Worker, Int[Array, ""]], Trained], workers: Worker) -> Trained:
+def _in_blocks(descent: Callable[[Worker, Int[Array, ""]], Trained], workers: Worker, step: float) -> Trained:
     count = len(workers.steps)
-    blocks = block_count(count)
+    blocks = block_count(count, step)
 
     def block(some: Worker) -> Trained:
         trained: Trained = jax.vmap(descent, in_axes=(0, None))(some, some.steps.max())
@@ -98,7 +106,8 @@ def _in_blocks(descent: Callable[[Worker, Int[Array, ""]], Trained], workers: Wo
     return restored
 
 
-def block_count(workers: int) -> int:
-    """The most blocks of equal size that are not too small."""
+def block_count(workers: int, step: float) -> int:
+    """The most blocks of equal size that are not too small, for workers who read so many bytes in a step."""
     most, least = BLOCKS.get(jax.default_backend(), ACCELERATED)
+    least = min(least, math.ceil(BUSY / step))
     return max((blocks for blocks in range(1, min(most, workers // least) + 1) if workers % blocks == 0), default=1)
