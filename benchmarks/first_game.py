@@ -4,14 +4,16 @@
 
 Federations are drawn as `potluck pretrain` draws them, from seeds that it does not use. Every figure is welfare per
 slot. Each of the games is a first one: other luck, and nothing learnt before. WPR is the best equilibrium without
-redistribution that was found, by who may try for thousands of games; `unpaid` is what the same agent earns in its first
-game without redistribution. The planner is the best plan for all. What OUT.json has already is kept, and its bounds are
-not searched for again.
+redistribution that was found, and `equilibrium` the best with it, by who knows everybody's terms and may try for
+hundreds of games; `unpaid` is what the same agent earns in its first game without redistribution. The planner is the
+best plan for all: its search begins with those equilibria and with the agent's mean play. What OUT.json has already is
+kept, and its bounds are not searched for again.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from potluck.agents.precision_model import turns
+from potluck.agents.precision_model import Plan, turns
 from potluck.agents.registry import without_transfers
 from potluck.devices import use_cores
 from potluck.game import Planner, game
@@ -35,8 +37,9 @@ from potluck.training.pretraining import federation
 
 FIRST_SEED = 9_000
 RESAMPLES = 2000
-BOUNDS = ("wpr", "planner", "plan", "effort", "bounds_seconds")
+BOUNDS = ("wpr", "equilibrium", "planner", "plan", "effort", "bounds_seconds")
 """What a row has of the bounds."""
+HEAD = "| task | seed | N | partition | cost | first game | unpaid | WPR | equilibrium | planner | share | below WPR |"
 
 
 def worth(planner: Planner, plan: Float[Array, "slots silos"], games: int) -> Float[np.ndarray, " games"]:
@@ -44,41 +47,63 @@ def worth(planner: Planner, plan: Float[Array, "slots silos"], games: int) -> Fl
     return np.asarray(followed(planner, plan, 1.0, games).welfare[0].mean(1, dtype=float))
 
 
-def bounds(scenario: Scenario, games: int, effort: Effort) -> dict[str, Any]:
-    """The planner's plan and the best equilibrium without redistribution, as found."""
+def bounds(scenario: Scenario, games: int, effort: Effort, play: Plan) -> dict[str, Any]:
+    """The best equilibria without redistribution and with it, and the planner's plan, sought from `play` too."""
     begun = time.monotonic()
-    planner, unpaid = Planner(game(scenario)), Planner(game(without_transfers(scenario)))
-    slots, silos = planner.horizon, planner.action_size
-    plan = answer(best_plan(planner, scenario, effort))
-    starts = jnp.concatenate([simple(slots, silos), turns(slots, silos)[None], plan[None]])
-    if isinstance(scenario.precision, CurvePrecision):
-        plans = solved(unpaid, scenario.discount, starts)
-    else:
-        imagination, plans = Imagination(unpaid, scenario.discount), starts
-        imagination.survey()
-        for _ in range(SOLVING):
-            plans = equilibria(imagination.model(paid=False), plans, jnp.zeros(slots))
-            imagination.near(plans)
-    without = [worth(unpaid, each, games) for each in plans]
-    planned = [worth(planner, each, games) for each in (plan, *plans)]
+    planner = Planner(game(scenario))
+    starts = jnp.concatenate([simple(planner.horizon, planner.action_size), _turns(planner)[None], play[None]])
+    unpaid, paid = at_rest(scenario, planner, starts)
+
+    def best(plans: Sequence[Plan]) -> tuple[Plan, Float[np.ndarray, " games"]]:
+        found = [worth(planner, each, games) for each in plans]
+        place = int(np.argmax([each.mean() for each in found]))
+        return plans[place], found[place]
+
+    (without, wpr), (with_it, equilibrium) = best(list(unpaid)), best(list(paid))
+    sought = answer(best_plan(planner, scenario, effort, [play, without, with_it]))
+    plan, planned = best([sought, play, without, with_it])
     jax.clear_caches()
     return {
         "plan": np.round(plan, 3).tolist(),
         "effort": [effort.rounds, effort.games],
-        "wpr": max(without, key=np.mean).tolist(),
-        "planner": max(planned, key=np.mean).tolist(),
+        "wpr": wpr.tolist(),
+        "equilibrium": equilibrium.tolist(),
+        "planner": planned.tolist(),
         "bounds_seconds": time.monotonic() - begun,
     }
 
 
-def first_games(scenario: Scenario, games: int, agent: str) -> dict[str, Any]:
-    """The agent's play, in games that are all first ones."""
+def at_rest(
+    scenario: Scenario, planner: Planner, starts: Float[Array, "starts slots silos"]
+) -> tuple[Float[Array, "starts slots silos"], Float[Array, "starts slots silos"]]:
+    """Where all silos come to rest from every start: without redistribution, and with it. Welfare needs no money to be
+    moved, so one game tells of both.
+    """
+    if isinstance(scenario.precision, CurvePrecision):
+        free = Planner(game(without_transfers(scenario)))
+        return solved(free, scenario.discount, starts), solved(planner, scenario.discount, starts)
+    imagination, unpaid, paid = Imagination(planner, scenario.discount), starts, starts
+    imagination.survey()
+    for _ in range(SOLVING):
+        signal = jnp.asarray(np.concatenate([told.signal for told in imagination.told]).mean(0))
+        unpaid = equilibria(imagination.model(paid=False), unpaid, jnp.zeros_like(signal))
+        paid = equilibria(imagination.model(), paid, signal)
+        imagination.near(jnp.concatenate([unpaid, paid]))
+    return unpaid, paid
+
+
+def _turns(planner: Planner) -> Plan:
+    return turns(planner.horizon, planner.action_size)
+
+
+def first_games(scenario: Scenario, games: int, agent: str) -> tuple[dict[str, Any], Plan]:
+    """The agent's play, in games that are all first ones; and as a plan."""
     begun = time.monotonic()
     config = RunConfig(scenario, agent, seeds=1)
     found = evaluate(setup(config), None, scenario.discount, games)
     unpaid = RunConfig(without_transfers(scenario), agent, seeds=1)
     without = evaluate(setup(unpaid), None, scenario.discount, games)
-    return {
+    told = {
         "unpaid": without.welfare[0].mean(1, dtype=float).tolist(),
         "welfare": found.welfare[0].mean(1, dtype=float).tolist(),
         "payoffs": found.payoffs[0].mean(0).tolist(),
@@ -86,6 +111,7 @@ def first_games(scenario: Scenario, games: int, agent: str) -> dict[str, Any]:
         "precision": float(found.precision.mean()),
         "seconds": time.monotonic() - begun,
     }
+    return told, jnp.asarray(found.mean_play[0])
 
 
 def described(task: str, seed: int, scenario: Scenario) -> dict[str, Any]:
@@ -121,7 +147,7 @@ def below(row: dict[str, Any]) -> bool:
 def line(row: dict[str, Any]) -> str:
     found = shares(row)
     share = "–" if np.isnan(found).any() else f"{np.mean(row['share']):.0%}"
-    figures = [interval(np.array(row[name])) for name in ("welfare", "unpaid", "wpr", "planner")]
+    figures = [interval(np.array(row[name])) for name in ("welfare", "unpaid", "wpr", "equilibrium", "planner")]
     cells = " | ".join(f"{each.mean:.1f} ± {(each.high - each.low) / 2:.1f}" for each in figures)
     cost = row["scenario"]["energy_price"] * 4 * row["scenario"]["silos"]["samples"]["mean"]
     return (
@@ -164,18 +190,18 @@ def main() -> None:
     use_cores()
     kept = {(row["task"], row["seed"]): row for row in _read(asked.out)}
     rows: list[dict[str, Any]] = []
-    print("| task | seed | N | partition | cost | first game | unpaid | WPR | planner | share | below WPR |")
-    print("|---" * 11 + "|")
+    print(HEAD, "|---" * (HEAD.count("|") - 1) + "|", sep="\n")
     for task, count in zip(asked.tasks, asked.federations, strict=True):
         for seed in range(asked.first_seed, asked.first_seed + count):
             scenario = federation(task, seed)
             row = described(task, seed, scenario)
+            told, play = first_games(scenario, asked.games, asked.agent)
+            row |= told
             known = kept.get((task, seed), {})
-            if known.get("scenario") == row["scenario"] and len(known["wpr"]) == asked.games:
+            if known.get("scenario") == row["scenario"] and len(known.get("equilibrium", ())) == asked.games:
                 row |= {name: known[name] for name in BOUNDS}
             else:
-                row |= bounds(scenario, asked.games, Effort(*asked.effort))
-            row |= first_games(scenario, asked.games, asked.agent)
+                row |= bounds(scenario, asked.games, Effort(*asked.effort), play)
             found = shares(row)
             row |= {"share": None if np.isnan(found).any() else float(np.mean(found)), "below_wpr": below(row)}
             kept[task, seed] = row

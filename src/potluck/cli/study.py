@@ -86,7 +86,7 @@ def resume_study(folder: Path, checkpoint: float, json: bool) -> None:
 
     begun, told = time.monotonic(), False
     with Watching() as watch:
-        watch.say(f"{work_of(read_study(folder))} How long that takes here is said after the first slots.")
+        watch.say(f"{work_of(read_study(folder))} A short trial tells how long that takes here.")
 
         def show(step: "Step") -> None:
             nonlocal told

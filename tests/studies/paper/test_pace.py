@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from potluck.studies.paper.pace import Pace, Piece
+from potluck.studies.paper.pace import LEARNING, PLAY, Pace, Piece, Trial
 
 
 def never(_: Any) -> Generator[float]:
@@ -66,3 +66,15 @@ def test_what_takes_its_own_time_is_not_told_in_slots(clock: list[float], tmp_pa
     found.begins()
     found.at(plan, 0.5)
     assert found.left() == pytest.approx(500 / 250 + 30)
+
+
+def test_a_trial_tells_until_slots_are_counted(clock: list[float], tmp_path: Path) -> None:
+    learn = Piece("learn", 1000.0, (tmp_path / "result.json",), never, lambda: None)
+    found = Pace([learn])
+    found.expects(Trial(slot=0.01, compiling=3.0))
+    assert found.left() == pytest.approx(1000 * 0.01 / PLAY + 3.0 * LEARNING / 2)
+    found.begins()
+    for seconds, share in ((4.0, 0.25), (5.0, 0.5)):
+        clock[0] = seconds
+        found.at(learn, share)
+    assert found.left() == pytest.approx(4.0 / 2 + 500 / 250)

@@ -64,6 +64,15 @@ def test_milestones_end_with_the_training() -> None:
     assert len(milestones(config)) == 4
 
 
+def test_a_trial_tells_before_anything_is_learnt_how_long_a_study_takes(tmp_path: Path) -> None:
+    config = config_of()
+    begin_study(config, tmp_path)
+    work = run_study(tmp_path)
+    assert [next(work).left, next(work).left is None] == [None, False]
+    work.close()
+    assert not list((tmp_path / RESULTS).iterdir())
+
+
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [

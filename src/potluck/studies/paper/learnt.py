@@ -16,15 +16,13 @@ from jaxtyping import Float
 from potluck.errors import file_faults
 from potluck.studies.deviations import CONSTANTS
 from potluck.studies.paper.measure import measure, strangers
-from potluck.studies.paper.pace import Piece, Unit, nothing
+from potluck.studies.paper.pace import PLAY, Piece, Unit, nothing
 from potluck.studies.paper.plan import MILESTONES, StudyConfig
 from potluck.studies.paper.results import keep, result_file
 from potluck.training.config import RunConfig
 from potluck.training.loop import fresh
 from potluck.training.run import METRICS, Job, restart
 
-PLAY = 0.4
-"""What a slot of play costs beside one of learning, about."""
 POINTS = 80
 """Of a learning curve, at most."""
 

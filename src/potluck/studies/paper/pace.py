@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+PLAY = 0.4
+"""What a slot of play costs beside one of learning, about."""
+LEARNING = 4.0
+"""What compiling a program that learns costs beside one that plays, about."""
+
 
 def nothing() -> None:
     """Needs no preparation."""
@@ -51,10 +56,20 @@ class Unit:
         return all(place.exists() for place in self.needs)
 
 
+@dataclass(frozen=True)
+class Trial:
+    """What this machine made of play at random."""
+
+    slot: float
+    """Seconds of a slot, where as many games as usual are side by side."""
+    compiling: float
+    """Seconds of compiling what plays."""
+
+
 class Pace:
     """How long the rest will take, by how fast slots went so far and how long the first program took to compile.
 
-    The first stretch of a piece is not counted as slots: it may have compiled.
+    The first stretch of a piece is not counted as slots: it may have compiled. Until there are others, a trial tells.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -65,6 +80,11 @@ class Pace:
         self._compiling: float | None = None
         self._share, self._then = 0.0, 0.0
         self._now: Piece | None = None
+        self._trial: Trial | None = None
+
+    def expects(self, trial: Trial) -> None:
+        """What to go by as long as nothing else is known."""
+        self._trial = trial
 
     def meanwhile(self) -> None:
         """What others have done is done."""
@@ -96,10 +116,14 @@ class Pace:
         return (self._behind + self._here) / self._whole
 
     def left(self) -> float | None:
-        """Seconds, about; None before any slots were counted."""
-        if not self._slots or self._compiling is None:
+        """Seconds, about; None where there was no trial, before any slots were counted."""
+        if self._slots and self._compiling is not None:
+            slot, program = self._spent / self._slots, self._compiling
+        elif self._trial is not None:
+            slot, program = self._trial.slot / PLAY, self._trial.compiling * LEARNING
+        else:
             return None
         programs = sum(piece.prepare is not nothing for piece in self._left)
-        compiling = programs * self._compiling / (os.cpu_count() or 1)
+        compiling = programs * program / (os.cpu_count() or 1)
         besides = sum(piece.seconds * (1 - self._share * (piece is self._now)) for piece in self._left)
-        return compiling + besides + (self._whole - self._behind - self._here) * self._spent / self._slots
+        return compiling + besides + (self._whole - self._behind - self._here) * slot

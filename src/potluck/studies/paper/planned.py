@@ -14,8 +14,7 @@ from potluck.studies.deviations import CONSTANTS, followed
 from potluck.studies.followers import keeping_to
 from potluck.studies.judgement import Judgement, imagination_of
 from potluck.studies.paper import adapt
-from potluck.studies.paper.learnt import PLAY
-from potluck.studies.paper.pace import Piece, Unit
+from potluck.studies.paper.pace import PLAY, Piece, Unit
 from potluck.studies.paper.plan import StudyConfig, same_as
 from potluck.studies.paper.results import keep, read_result, result_file
 from potluck.studies.planning import ASCENT_GAMES, CANDIDATES, USUAL, Effort, Plan, best_plan

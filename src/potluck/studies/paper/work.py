@@ -21,6 +21,7 @@ from potluck.studies.paper.plan import STUDY, StudyConfig, read_study, same_as
 from potluck.studies.paper.planned import changed, planned, unpaid
 from potluck.studies.paper.results import RESULTS, keep, result_file
 from potluck.studies.paper.sharing import free, shared
+from potluck.studies.paper.trial import tried
 from potluck.training.config import warn_of_other_machine
 from potluck.training.programs import programs
 from potluck.training.run import INTERVAL, Job
@@ -51,6 +52,9 @@ def run_study(folder: Path, *, interval: float = INTERVAL) -> Generator[Step]:
     found = units(config, folder, interval)
     pace, ahead = Pace([piece for unit in found for piece in unit.pieces]), ThreadPoolExecutor(os.cpu_count())
     prepared: dict[Piece, Future[Any]] = {}
+    if not all(unit.done for unit in found):
+        yield Step("a trial, to tell how long this takes", pace.share(), None)
+        pace.expects(tried(config))
 
     def prepare(unit: Unit) -> None:
         for piece in unit.pieces:
