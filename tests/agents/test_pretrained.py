@@ -92,7 +92,7 @@ def test_how_much_others_hold_is_seen_in_precision_alone() -> None:
     # Two silos that always bring alike change sizes with each other: no slot's precision differs.
     alike = PLAN.at[:, 2].set(PLAN[:, 0])
     sizes = SHORT.silos.model_copy(update={"samples": (100.0, 200.0, 300.0), "redraw": ("communication",)})
-    scenario = SHORT.model_copy(update={"silos": sizes, "energy_price": 0.1})
+    scenario = SHORT.model_copy(update={"silos": sizes, "energy_price": 0.05})
     swapped = scenario.model_copy(update={"silos": sizes.model_copy(update={"samples": (300.0, 200.0, 100.0)})})
     learner = learner_of(scenario)
     mine, same = (decisions(learner, game(each), alike, 1)[1] for each in (scenario, swapped))

@@ -10,7 +10,19 @@ from jaxtyping import Array, Float
 from numpy.testing import assert_allclose, assert_array_equal
 
 from potluck.agents.precision_model import Formula, brought
-from potluck.agents.prior import CEILING, GAP, Coverage, Prior, Record, SharedLaw, expected, law_of, level, numbers_of
+from potluck.agents.prior import (
+    CEILING,
+    GAP,
+    NARROWNESS,
+    Coverage,
+    Prior,
+    Record,
+    SharedLaw,
+    expected,
+    law_of,
+    level,
+    numbers_of,
+)
 
 SLOTS, SILOS = 8, 3
 
@@ -36,7 +48,7 @@ def test_numbers_in_a_row_are_the_law_again() -> None:
 
 
 def test_before_the_first_slot_every_law_is_as_likely_as_any_other() -> None:
-    assert_allclose(PRIOR.members(played(LAWS[0], 0), 4), LAWS, rtol=1e-5)
+    assert_allclose(PRIOR.members(played(LAWS[0], 0), 4).numbers, LAWS, rtol=1e-5)
 
 
 @given(st.integers(0, 3), st.integers(0, 50))
@@ -54,18 +66,29 @@ def test_a_game_at_another_level_keeps_its_shape(higher: float, wider: float, se
     record = played(own, SLOTS, seed)
     found, _ = level(law(), jnp.asarray(0.001), record)
     plan = jax.random.uniform(jax.random.key(seed + 1), (SLOTS, SILOS))
-    assert_allclose(expected(found, plan), expected(own, plan), atol=0.01)
+    assert_allclose(found(plan), expected(own, plan), atol=0.01)
+
+
+def test_the_record_tells_whose_data_is_narrow() -> None:
+    # One silo after the other alone: where it is narrow, precision falls.
+    wide = eqx.tree_at(lambda law: law.coverage.size, SharedLaw(), jnp.asarray(-1.0))
+    plan, narrow = jnp.eye(SILOS)[jnp.arange(24) // 2 % SILOS], jnp.array([0.4, 1.0, 1.6])
+    record = Record(plan, wide(plan, narrow), jnp.ones(24, bool))
+    found, _ = level(numbers_of(wide), jnp.asarray(0.03), record)
+    assert_allclose(found.narrow, narrow, atol=0.1)
+    assert_allclose(found(plan), record.precision, atol=0.003)
 
 
 def test_the_evidence_by_hand() -> None:
-    # One slot that is `missed` above the law, in units of the noise: c may move by 0.05, e^g by 0.3 of it.
+    # One slot that is `missed` above the law, in units of the noise: c may move by 0.05, e^g by 0.3 of it, each b by 0.7.
     one, record = law(), played(law(), 1)
     record = eqx.tree_at(lambda r: r.precision, record, record.precision.at[0].add(0.02))
     deviation = 0.04 * (1.1 - float(record.precision[0]))
     formula = law_of(one).formula
     reached = formula.ceiling - expected(one, record.plan)[0]
-    shrinks = float(reached - formula.wobble(*_of_first(record))[0] - _uncovered(record))
-    variance = deviation**2 + CEILING**2 + (GAP * shrinks) ** 2
+    uncovered = _uncovered(record)
+    shrinks = float(reached - formula.wobble(*_of_first(record))[0] - uncovered.sum())
+    variance = deviation**2 + CEILING**2 + (GAP * shrinks) ** 2 + np.sum((NARROWNESS * uncovered) ** 2)
     wanted = -0.5 * 0.02**2 / variance - 0.5 * np.log(variance)
     assert_allclose(level(one, jnp.asarray(0.04), record)[1], wanted, rtol=1e-3)
 
@@ -75,16 +98,17 @@ def _of_first(record: Record) -> tuple[Array, Array, Array]:
     return slots.far, slots.few, SharedLaw().formula.so_far(slots)
 
 
-def _uncovered(record: Record) -> float:
+def _uncovered(record: Record) -> np.ndarray:
     far, _, progress = _of_first(record)
-    return float(Coverage()(record.plan, far, progress)[0])
+    return np.asarray(Coverage()(record.plan, far, progress)[0], float)
 
 
 def test_coverage_by_hand() -> None:
     # size 1, half of it new: one silo of two alone, then the other; equal parts lack nothing.
     coverage = Coverage(jnp.zeros(()), jnp.log(jnp.log(2.0)), jnp.zeros(()))
     alone = coverage(jnp.eye(2), jnp.ones(2), jnp.zeros(2))
-    assert_allclose(alone, [0.75**2 + 0.25**2 - 0.5, 0.375**2 + 0.625**2 - 0.5], rtol=5e-3)
+    assert_allclose(alone.sum(1), [0.75**2 + 0.25**2 - 0.5, 0.375**2 + 0.625**2 - 0.5], rtol=5e-3)
+    assert_allclose(alone[0], [0.75**2 - 0.25, 0.25**2 - 0.25], rtol=5e-3)
     assert_allclose(coverage(jnp.full((3, 4), 0.3), jnp.ones(3), jnp.zeros(3)), 0, atol=1e-6)
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.learner import Act, Diagnostics, Window
 from potluck.agents.precision_model import Plan, turns
-from potluck.agents.prior import Prior, Record, SharedLaw, expected, numbers_of
+from potluck.agents.prior import OwnLaw, Prior, Record, SharedLaw, numbers_of
 from potluck.errors import PotluckError
 from potluck.mechanisms import Declared, Mechanism, MechanismConfig, facts_of, first_state, settle_slot
 from potluck.scenario import mechanism_of
@@ -142,7 +142,7 @@ class Pretrained(eqx.Module):
         }
         return None, window.memory_after, errors
 
-    def climb(self, laws: Float[Array, "members numbers"], begun: Plan, seen: Sight) -> Plan:
+    def climb(self, laws: OwnLaw, begun: Plan, seen: Sight) -> Plan:
         """All silos climb their own payoffs at once in the slots to come, each on the terms of who imagines them."""
         optimiser = optax.scale_by_adam()
         ahead = (jnp.arange(self.slots) >= seen.slot)[:, None]
@@ -157,7 +157,7 @@ class Pretrained(eqx.Module):
         reached: Plan = jax.lax.fori_loop(0, steps, step, (begun, optimiser.init(begun)))[0]
         return reached
 
-    def slopes(self, laws: Float[Array, "members numbers"], plan: Plan, seen: Sight) -> Plan:
+    def slopes(self, laws: OwnLaw, plan: Plan, seen: Sight) -> Plan:
         """∂u_n/∂d_{n,t} of every silo n, where p and κ v|D| are one's own: p·Σγ^s ∂P_s + γ^t(∂r_n − κ v|D|)."""
         weights = self.discount ** jnp.arange(self.slots)
 
@@ -187,9 +187,10 @@ class Pretrained(eqx.Module):
         return received
 
 
-def mean_of(laws: Float[Array, "members numbers"], plan: Plan) -> Float[Array, " slots"]:
+def mean_of(laws: OwnLaw, plan: Plan) -> Float[Array, " slots"]:
     """P of every slot, as laws expect it on average."""
-    return jax.vmap(lambda law: expected(law, plan))(laws).mean(0)
+    each: Float[Array, "members slots"] = jax.vmap(lambda law: law(plan))(laws)
+    return each.mean(0)
 
 
 class PretrainedActor(eqx.Module):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
+from potluck.agents.linear import inverse_and_determinant
 from potluck.agents.precision_model import SMALL, WIDEST, Formula, Plan, brought
 
 SETTLED = 0.1
@@ -21,16 +22,19 @@ CEILING, GAP = 0.05, 0.3
 """Deviations of this game's ceiling from that of a law like it, and of e^gap as a share of it."""
 SMALLEST_GAP = 0.2
 """The least share of it that a game may take."""
+NARROWNESS = 0.7
+"""Deviation of how narrow a silo's data is, where silos differ."""
 EVIDENCE = 0.5
 """What a slot counts for: what precision strays by in one slot, it mostly strays by in the next."""
 Numbers = Float[Array, "numbers"]
 
 
 class Coverage(eqx.Module):
-    """e^size·(Σ_n s_n² − 1/N)·(1 + x)^fading: what a model lacks that has learnt from few silos of late.
+    """e^size·(1 + x)^fading·Σ_n b_n (s_n² − 1/N²): what a model lacks that has learnt from few silos of late.
 
     s_n is silo n's part of what was learnt: s ← s + r·(d/Σd − s) with r = 1 − exp(−q·e^renewal), from equal parts on.
-    Where silos take turns all are covered, though an average is of one at a time.
+    Where silos take turns all are covered, though an average is of one at a time. b_n is how narrow silo n's data is:
+    1 like any other's, less where it stands for what the others hold too.
     """
 
     size: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=-3.0)
@@ -39,33 +43,45 @@ class Coverage(eqx.Module):
 
     def __call__(
         self, plan: Plan, far: Float[Array, " slots"], progress: Float[Array, " slots"]
-    ) -> Float[Array, " slots"]:
-        """Of every slot, from all contributions, q and log(1 + x)."""
+    ) -> Float[Array, "slots silos"]:
+        """What multiplies b in every slot, from all contributions, q and log(1 + x)."""
         silos = plan.shape[1]
         parts = (plan + SMALL / silos) / (plan.sum(1, keepdims=True) + SMALL)
         renewed = 1 - jnp.exp(-jnp.exp(self.renewal) * far)
 
         def slot(covered: Float[Array, " silos"], now: tuple[Array, Array]) -> tuple[Array, Array]:
             covered = covered + now[0] * (now[1] - covered)
-            return covered, jnp.sum(covered**2) - 1 / silos
+            return covered, covered**2 - 1 / silos**2
 
         uneven = jax.lax.scan(slot, jnp.full(silos, 1 / silos), (renewed, parts))[1]
-        return jnp.exp(jnp.minimum(self.size + self.fading * progress, WIDEST)) * uneven
+        return jnp.exp(jnp.minimum(self.size + self.fading * progress, WIDEST))[:, None] * uneven
 
 
 class SharedLaw(eqx.Module):
     """P of every slot by the formula less what is not covered: thirteen numbers, the same for any number of silos.
 
-    All silos count alike, since nobody knows how much another holds.
+    All silos count alike in an average, since nobody knows how much another holds.
     """
 
     formula: Formula = eqx.field(default_factory=Formula)
     coverage: Coverage = eqx.field(default_factory=Coverage)
 
-    def __call__(self, plan: Plan) -> Float[Array, " slots"]:
+    def __call__(self, plan: Plan, narrow: Float[Array, " silos"]) -> Float[Array, " slots"]:
+        """Where silos' data is as narrow as that."""
         slots = brought(plan, jnp.ones(plan.shape[1]))
-        lacking = self.coverage(plan, slots.far, self.formula.so_far(slots))
+        lacking = self.coverage(plan, slots.far, self.formula.so_far(slots)) @ narrow
         return self.formula.precision(slots, jnp.zeros(len(plan))) - lacking
+
+
+class OwnLaw(eqx.Module):
+    """A law at the level of one game, among silos whose data is as narrow as its record tells."""
+
+    numbers: Numbers
+    narrow: Float[Array, " silos"]
+
+    def __call__(self, plan: Plan) -> Float[Array, " slots"]:
+        """P of every slot."""
+        return law_of(self.numbers)(plan, self.narrow)
 
 
 def numbers_of(law: SharedLaw) -> Numbers:
@@ -79,8 +95,8 @@ def law_of(numbers: Numbers) -> SharedLaw:
 
 
 def expected(numbers: Numbers, plan: Plan) -> Float[Array, " slots"]:
-    """P of every slot, by a law whose numbers are in a row."""
-    return law_of(numbers)(plan)
+    """P of every slot, by a law whose numbers are in a row, among silos whose data is alike."""
+    return law_of(numbers)(plan, jnp.ones(plan.shape[1]))
 
 
 def unit(precision: Float[Array, "*slots"]) -> Float[Array, "*slots"]:
@@ -111,40 +127,45 @@ class Prior(eqx.Module):
         order = jnp.argsort(jax.vmap(lambda law: expected(law, half).mean())(laws))
         return Prior(laws[order], noise[order])
 
-    def members(self, record: Record, count: int) -> Float[Array, "members numbers"]:
+    def members(self, record: Record, count: int) -> OwnLaw:
         """Laws that the record speaks for, at the level of this game, each as often as it is likely.
 
         They are taken at even distances of the summed likelihoods: no luck is needed, and all silos take the same.
         """
-        levelled, evidence = jax.vmap(lambda law, noise: level(law, noise, record))(self.laws, self.noise)
+        own, evidence = jax.vmap(lambda law, noise: level(law, noise, record))(self.laws, self.noise)
         upto = jnp.cumsum(jax.nn.softmax(EVIDENCE * evidence))
         at = jnp.searchsorted(upto, upto[-1] * (jnp.arange(count) + 0.5) / count)
-        return levelled[jnp.minimum(at, len(self.laws) - 1)]
+        chosen: OwnLaw = jax.tree.map(lambda leaf: leaf[jnp.minimum(at, len(self.laws) - 1)], own)
+        return chosen
 
 
-def level(law: Numbers, noise: Float[Array, ""], record: Record) -> tuple[Numbers, Float[Array, ""]]:
-    """The law with the ceiling c and the e^gap that suit a game, and the logarithm of how likely it makes the game.
+def level(law: Numbers, noise: Float[Array, ""], record: Record) -> tuple[OwnLaw, Float[Array, ""]]:
+    """The law with the ceiling c, the e^gap and the b of every silo that suit a game, and the logarithm of how likely
+    it makes the game.
 
-    P_t = c − e^g·y_t − n_t is linear in both. So with deviations δ from the law's own, e_t = P_t − P̂_t and
-    z_t = (1, −y_t), all in units of the noise, δ = (ZᵀZ + S⁻²)⁻¹Zᵀe, and the evidence is
-    ½ eᵀZδ − ½ eᵀe − ½ log det(I + S²ZᵀZ) − Σ log noise.
+    P_t = c − e^g·y_t − n_t − Σ_n b_n·l_{n,t} is linear in all of them. So with deviations δ from the law's own, S their
+    size beforehand, e_t = P_t − P̂_t and z_t = S·(1, −y_t, −l_t), all in units of the noise, δ = S·A⁻¹Zᵀe with
+    A = I + ZᵀZ, and the evidence is ½ eᵀZA⁻¹Zᵀe − ½ eᵀe − ½ log det A − Σ log noise.
     """
-    formula = law_of(law).formula
-    gap = jnp.exp(formula.gap)
-    slots = brought(record.plan, jnp.ones(record.plan.shape[1]))
-    shrinks = jnp.exp(-formula.exponent * formula.so_far(slots))
+    shared, silos = law_of(law), record.plan.shape[1]
+    formula = shared.formula
+    slots = brought(record.plan, jnp.ones(silos))
+    progress = formula.so_far(slots)
+    shrinks = jnp.exp(formula.gap - formula.exponent * progress)
+    lacking = shared.coverage(record.plan, slots.far, progress)
     deviation = jnp.maximum(noise, LEAST_NOISE) * unit(record.precision)
     counts = jnp.where(record.over, 1 / deviation, 0.0)
     missed = counts * (record.precision - expected(law, record.plan))
-    one, other = counts * CEILING, -counts * shrinks * GAP * gap
-    a, b, d = 1 + one @ one, one @ other, 1 + other @ other
-    of_one, of_other, determinant = one @ missed, other @ missed, a * d - b * b
-    by = jnp.stack([d * of_one - b * of_other, a * of_other - b * of_one]) / determinant
-    explained = by @ jnp.stack([of_one, of_other]) - missed @ missed - jnp.log(determinant)
-    evidence = explained / 2 - jnp.sum(jnp.where(record.over, jnp.log(deviation), 0.0))
+    moves = [CEILING * jnp.ones_like(shrinks)[:, None], -GAP * shrinks[:, None], -NARROWNESS * lacking]
+    known = counts[:, None] * jnp.concatenate(moves, axis=1)
+    inverse, logarithm = inverse_and_determinant(jnp.eye(2 + silos) + known.T @ known)
+    towards = known.T @ missed
+    by = inverse @ towards
+    evidence = (by @ towards - missed @ missed - logarithm) / 2
+    evidence -= jnp.sum(jnp.where(record.over, jnp.log(deviation), 0.0))
     own = eqx.tree_at(
         lambda law: (law.formula.ceiling, law.formula.gap),
-        law_of(law),
+        shared,
         (formula.ceiling + CEILING * by[0], formula.gap + jnp.log(jnp.maximum(1 + GAP * by[1], SMALLEST_GAP))),
     )
-    return numbers_of(own), evidence
+    return OwnLaw(numbers_of(own), 1 + NARROWNESS * by[2:]), evidence

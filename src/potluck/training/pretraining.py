@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from potluck.agents.linear import inverse
 from potluck.agents.model_based import CONVENTIONS, conventions, near, varied
-from potluck.agents.prior import Numbers, SharedLaw, expected, numbers_of, unit
+from potluck.agents.prior import NARROWNESS, Numbers, OwnLaw, SharedLaw, numbers_of, unit
 from potluck.agents.prior_file import FEWEST, Survey, Surveyed, load_survey
 from potluck.errors import PotluckError, file_faults
 from potluck.federation import load
@@ -111,29 +111,32 @@ def surveyed(played: Game, keys: Array) -> tuple[Float[Array, "games slots silos
 def fitted(
     plans: Float[Array, "games slots silos"], precision: Float[Array, "games slots"]
 ) -> tuple[Numbers, Float[Array, ""]]:
-    """The law θ of one federation, and by how much precision goes astray from it, in `unit`s.
+    """The law of one federation, and by how much precision goes astray from it, in `unit`s. How narrow each silo's data
+    is was fitted beside, and belongs to this federation alone.
 
     argmin_θ Σ ((P̂_t(θ) − P_t)/(noise·unit_t))² + Σ_i ((θ_i − θ⁰_i)/deviation_i)², by Levenberg and Marquardt.
     """
-    begun, pull = numbers_of(SharedLaw()), 1 / jnp.array(WIDEST)
+    shared, silos = numbers_of(SharedLaw()), plans.shape[2]
+    begun = jnp.concatenate([shared, jnp.ones(silos)])
+    pull = 1 / jnp.concatenate([jnp.array(WIDEST), jnp.full(silos, NARROWNESS)])
 
-    def astray(numbers: Numbers) -> Float[Array, " slots"]:
-        predicted = jax.vmap(lambda plan: expected(numbers, plan))(plans)
+    def astray(theta: Float[Array, " numbers_and_silos"]) -> Float[Array, " slots"]:
+        predicted = jax.vmap(OwnLaw(theta[: len(shared)], theta[len(shared) :]))(plans)
         return ((predicted - precision) / unit(precision)).reshape(-1)
 
-    def errors(numbers: Numbers) -> Float[Array, " errors"]:
-        return jnp.concatenate([astray(numbers) / NOISE, (numbers - begun) * pull])
+    def errors(theta: Float[Array, " numbers_and_silos"]) -> Float[Array, " errors"]:
+        return jnp.concatenate([astray(theta) / NOISE, (theta - begun) * pull])
 
     def step(_: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        numbers, damping = carry
-        missed, slopes = errors(numbers), jax.jacfwd(errors)(numbers)
+        theta, damping = carry
+        missed, slopes = errors(theta), jax.jacfwd(errors)(theta)
         curvature = slopes.T @ slopes
-        tried = numbers - inverse(curvature + damping * jnp.diag(jnp.diag(curvature))) @ (slopes.T @ missed)
+        tried = theta - inverse(curvature + damping * jnp.diag(jnp.diag(curvature))) @ (slopes.T @ missed)
         better = jnp.sum(errors(tried) ** 2) < jnp.sum(missed**2)
-        return jnp.where(better, tried, numbers), damping * jnp.where(better, EASED, DAMPED)
+        return jnp.where(better, tried, theta), damping * jnp.where(better, EASED, DAMPED)
 
-    numbers = jax.lax.fori_loop(0, STEPS, step, (begun, jnp.asarray(0.01)))[0]
-    return numbers, jnp.sqrt(jnp.mean(astray(numbers) ** 2))
+    theta = jax.lax.fori_loop(0, STEPS, step, (begun, jnp.asarray(0.01)))[0]
+    return theta[: len(shared)], jnp.sqrt(jnp.mean(astray(theta) ** 2))
 
 
 def surveyed_law(scenario: Scenario) -> tuple[list[float], float]:
