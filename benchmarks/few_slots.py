@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--intensity", type=float, help="α, instead of the preset's")
     parser.add_argument("--task", help="real training on it, instead of the curve")
     parser.add_argument("--model")
-    parser.add_argument("--dtype", default="float32", help="that silos compute in; bfloat16 is faster on a GPU")
+    parser.add_argument("--dtype", help="that silos compute in; bfloat16 is faster on a GPU")
     parser.add_argument("--marks", nargs="+", type=int, default=[1_920, 4_800, 12_000])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--games", type=int, default=16)

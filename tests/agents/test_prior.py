@@ -5,6 +5,7 @@ import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from jaxtyping import Array, Float
 from numpy.testing import assert_allclose, assert_array_equal
@@ -55,7 +56,7 @@ def test_before_the_first_slot_every_law_is_as_likely_as_any_other() -> None:
 @settings(max_examples=20, deadline=None)
 def test_the_law_that_made_the_game_is_the_one_that_is_believed(which: int, seed: int) -> None:
     record = played(LAWS[which], SLOTS, seed)
-    _, evidence = jax.vmap(lambda law: level(law, jnp.asarray(0.03), record))(LAWS)
+    _, evidence = jax.vmap(lambda law: level(law, jnp.asarray(0.03), record, jnp.asarray(0.0)))(LAWS)
     assert int(jnp.argmax(evidence)) == which
 
 
@@ -64,7 +65,7 @@ def test_the_law_that_made_the_game_is_the_one_that_is_believed(which: int, seed
 def test_a_game_at_another_level_keeps_its_shape(higher: float, wider: float, seed: int) -> None:
     own = law(ceiling=1.0 + higher, gap=float(np.log1p(wider)))
     record = played(own, SLOTS, seed)
-    found, _ = level(law(), jnp.asarray(0.001), record)
+    found, _ = level(law(), jnp.asarray(0.001), record, jnp.asarray(0.0))
     plan = jax.random.uniform(jax.random.key(seed + 1), (SLOTS, SILOS))
     assert_allclose(found(plan), expected(own, plan), atol=0.01)
 
@@ -74,13 +75,22 @@ def test_the_record_tells_whose_data_is_narrow() -> None:
     wide = eqx.tree_at(lambda law: law.coverage.size, SharedLaw(), jnp.asarray(-1.0))
     plan, narrow = jnp.eye(SILOS)[jnp.arange(24) // 2 % SILOS], jnp.array([0.4, 1.0, 1.6])
     record = Record(plan, wide(plan, narrow), jnp.ones(24, bool))
-    found, _ = level(numbers_of(wide), jnp.asarray(0.03), record)
+    found, _ = level(numbers_of(wide), jnp.asarray(0.03), record, jnp.asarray(0.7))
     assert_allclose(found.narrow, narrow, atol=0.1)
     assert_allclose(found(plan), record.precision, atol=0.003)
 
 
+def test_the_record_tells_whether_silos_are_alike() -> None:
+    wide = numbers_of(eqx.tree_at(lambda law: law.coverage.size, SharedLaw(), jnp.asarray(-1.0)))
+    plan = jnp.eye(SILOS)[jnp.arange(24) // 2 % SILOS]
+    for narrow, alike in ((jnp.ones(SILOS), True), (jnp.array([0.4, 1.0, 1.6]), False)):
+        record = Record(plan, law_of(wide)(plan, narrow), jnp.ones(24, bool))
+        one, other = (level(wide, jnp.asarray(0.03), record, jnp.asarray(s))[1] for s in NARROWNESS)
+        assert (one > other) == alike
+
+
 def test_the_evidence_by_hand() -> None:
-    # One slot that is `missed` above the law, in units of the noise: c may move by 0.05, e^g by 0.3 of it, each b by 0.7.
+    # One slot that is `missed` above the law, in units of the noise: c moves by 0.05, e^g by 0.3 of it, each b by 0.7.
     one, record = law(), played(law(), 1)
     record = eqx.tree_at(lambda r: r.precision, record, record.precision.at[0].add(0.02))
     deviation = 0.04 * (1.1 - float(record.precision[0]))
@@ -88,9 +98,29 @@ def test_the_evidence_by_hand() -> None:
     reached = formula.ceiling - expected(one, record.plan)[0]
     uncovered = _uncovered(record)
     shrinks = float(reached - formula.wobble(*_of_first(record))[0] - uncovered.sum())
-    variance = deviation**2 + CEILING**2 + (GAP * shrinks) ** 2 + np.sum((NARROWNESS * uncovered) ** 2)
+    variance = deviation**2 + CEILING**2 + (GAP * shrinks) ** 2 + np.sum((0.7 * uncovered) ** 2)
     wanted = -0.5 * 0.02**2 / variance - 0.5 * np.log(variance)
-    assert_allclose(level(one, jnp.asarray(0.04), record)[1], wanted, rtol=1e-3)
+    assert_allclose(level(one, jnp.asarray(0.04), record, jnp.asarray(0.7))[1], wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize("silos", [2, 5, 8])
+def test_the_evidence_is_that_of_a_normal_distribution_even_where_no_law_fits(silos: int) -> None:
+    # Small contributions and a precision near 1: sums of squares of thousands, in single precision.
+    plan = 0.05 * jax.random.uniform(jax.random.key(silos), (30, silos))
+    over = jnp.arange(30) < 20
+    record = Record(plan, jnp.where(over, 0.99, 0.0), over)
+    noise, one = 0.05, law()
+    shared = law_of(one)
+    slots = brought(plan, jnp.ones(silos))
+    progress = shared.formula.so_far(slots)
+    shrinks = jnp.exp(shared.formula.gap - shared.formula.exponent * progress)
+    lacking = shared.coverage(plan, slots.far, progress)
+    moves = np.concatenate([np.full((30, 1), CEILING), -GAP * shrinks[:, None], -0.7 * lacking], 1)[:20]
+    deviation = noise * (1.1 - 0.99)
+    covariance = deviation**2 * np.eye(20) + moves.astype(float) @ moves.astype(float).T
+    missed = np.asarray(record.precision - expected(one, plan), float)[:20]
+    wanted = -0.5 * missed @ np.linalg.solve(covariance, missed) - 0.5 * np.linalg.slogdet(covariance)[1]
+    assert_allclose(level(one, jnp.asarray(noise), record, jnp.asarray(0.7))[1], wanted, rtol=1e-4, atol=0.05)
 
 
 def _of_first(record: Record) -> tuple[Array, Array, Array]:

@@ -202,3 +202,8 @@ def test_a_scenario_reaches_every_part_of_the_engine(digits: Dataset) -> None:
     assert (fed.epochs, fed.batch_size, fed.test.size) == (2, 10, 50)
     numbers = (fed.learning_rate, fed.proximal, fed.server_learning_rate, fed.server_momentum)
     assert_allclose([float(number) for number in numbers if number is not None], [0.003, 0.1, 0.1, 0.5], rtol=1e-6)
+
+
+def test_what_is_not_named_stays_as_the_scenario_has_it() -> None:
+    own = on_task(preset("paper"), "digits", model="logistic")
+    assert on_task(own, "digits", dtype="bfloat16").precision == own.precision.model_copy(update={"dtype": "bfloat16"})

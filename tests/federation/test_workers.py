@@ -50,7 +50,8 @@ def test_nested_batches_are_one_and_rows_find_the_corpus_of_their_own(monkeypatc
 
 def test_blocks_are_equal_and_not_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(workers.BLOCKS, "cpu", (16, 8))
-    assert [block_count(count, 1) for count in (1, 8, 15, 16, 17, 128, 320, 6400)] == [1, 1, 1, 2, 1, 16, 16, 16]
+    for step in (1, 1e9):
+        assert [block_count(count, step) for count in (1, 8, 15, 16, 17, 128, 320, 6400)] == [1, 1, 1, 2, 1, 16, 16, 16]
 
 
 def test_an_accelerator_needs_fewer_workers_where_each_reads_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """What other federations taught: their laws of precision, and which of them the record of a game speaks for.
 
 The shape of a law (how fast returns diminish, how an average weighs silos, how it wobbles) is taken from federations
-that were surveyed. Its level, which is where precision begins and ends, is this game's own. Before the first slot every
-law is as likely as any other; after each slot those that explain the record count more.
+that were surveyed. Its level, which is where precision begins and ends, is this game's own, and so is how narrow each
+silo's data is. Before the first slot every law is as likely as any other; after each slot those that explain the record
+count more.
 """
 
 import equinox as eqx
@@ -22,8 +23,10 @@ CEILING, GAP = 0.05, 0.3
 """Deviations of this game's ceiling from that of a law like it, and of e^gap as a share of it."""
 SMALLEST_GAP = 0.2
 """The least share of it that a game may take."""
-NARROWNESS = 0.7
-"""Deviation of how narrow a silo's data is, where silos differ."""
+NARROWNESS = (0.0, 0.7)
+"""Deviation of how narrow a silo's data is, which is 0 at least: silos are alike, or they differ."""
+OUT_OF_THE_QUESTION = -1e30
+"""Evidence of a law in which rounding has left none."""
 EVIDENCE = 0.5
 """What a slot counts for: what precision strays by in one slot, it mostly strays by in the next."""
 Numbers = Float[Array, "numbers"]
@@ -128,24 +131,32 @@ class Prior(eqx.Module):
         return Prior(laws[order], noise[order])
 
     def members(self, record: Record, count: int) -> OwnLaw:
-        """Laws that the record speaks for, at the level of this game, each as often as it is likely.
+        """Laws that the record speaks for, at the level of this game, each as often as it is likely. Of every law there
+        are two: silos are alike, or they differ.
 
         They are taken at even distances of the summed likelihoods: no luck is needed, and all silos take the same.
         """
-        own, evidence = jax.vmap(lambda law, noise: level(law, noise, record))(self.laws, self.noise)
+
+        def either(law: Numbers, noise: Float[Array, ""]) -> tuple[OwnLaw, Float[Array, "2"]]:
+            return jax.vmap(lambda narrowness: level(law, noise, record, narrowness))(jnp.array(NARROWNESS))
+
+        each = jax.vmap(either)(self.laws, self.noise)
+        own, evidence = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each)
         upto = jnp.cumsum(jax.nn.softmax(EVIDENCE * evidence))
         at = jnp.searchsorted(upto, upto[-1] * (jnp.arange(count) + 0.5) / count)
-        chosen: OwnLaw = jax.tree.map(lambda leaf: leaf[jnp.minimum(at, len(self.laws) - 1)], own)
+        chosen: OwnLaw = jax.tree.map(lambda leaf: leaf[jnp.minimum(at, len(evidence) - 1)], own)
         return chosen
 
 
-def level(law: Numbers, noise: Float[Array, ""], record: Record) -> tuple[OwnLaw, Float[Array, ""]]:
+def level(
+    law: Numbers, noise: Float[Array, ""], record: Record, narrowness: Float[Array, ""]
+) -> tuple[OwnLaw, Float[Array, ""]]:
     """The law with the ceiling c, the e^gap and the b of every silo that suit a game, and the logarithm of how likely
     it makes the game.
 
-    P_t = c − e^g·y_t − n_t − Σ_n b_n·l_{n,t} is linear in all of them. So with deviations δ from the law's own, S their
-    size beforehand, e_t = P_t − P̂_t and z_t = S·(1, −y_t, −l_t), all in units of the noise, δ = S·A⁻¹Zᵀe with
-    A = I + ZᵀZ, and the evidence is ½ eᵀZA⁻¹Zᵀe − ½ eᵀe − ½ log det A − Σ log noise.
+    P_t = c − e^g·y_t − n_t − Σ_n b_n·l_{n,t} is linear in all of them. With S the size of deviations δ from the law's
+    own, e_t = P_t − P̂_t and z_t = S·(1, −y_t, −l_t), all in units of the noise, δ = S·m with m = A⁻¹Zᵀe and
+    A = I + ZᵀZ. The evidence is −½|e − Zm|² − ½|m|² − ½ log det A − Σ log noise, in which nothing cancels.
     """
     shared, silos = law_of(law), record.plan.shape[1]
     formula = shared.formula
@@ -156,16 +167,16 @@ def level(law: Numbers, noise: Float[Array, ""], record: Record) -> tuple[OwnLaw
     deviation = jnp.maximum(noise, LEAST_NOISE) * unit(record.precision)
     counts = jnp.where(record.over, 1 / deviation, 0.0)
     missed = counts * (record.precision - expected(law, record.plan))
-    moves = [CEILING * jnp.ones_like(shrinks)[:, None], -GAP * shrinks[:, None], -NARROWNESS * lacking]
+    moves = [CEILING * jnp.ones_like(shrinks)[:, None], -GAP * shrinks[:, None], -narrowness * lacking]
     known = counts[:, None] * jnp.concatenate(moves, axis=1)
-    inverse, logarithm = inverse_and_determinant(jnp.eye(2 + silos) + known.T @ known)
-    towards = known.T @ missed
-    by = inverse @ towards
-    evidence = (by @ towards - missed @ missed - logarithm) / 2
-    evidence -= jnp.sum(jnp.where(record.over, jnp.log(deviation), 0.0))
+    spread, logarithm = inverse_and_determinant(jnp.eye(2 + silos) + known.T @ known)
+    by = spread @ (known.T @ missed)
+    rest = missed - known @ by
+    evidence = -(rest @ rest + by @ by + logarithm) / 2 - jnp.sum(jnp.where(record.over, jnp.log(deviation), 0.0))
     own = eqx.tree_at(
         lambda law: (law.formula.ceiling, law.formula.gap),
         shared,
         (formula.ceiling + CEILING * by[0], formula.gap + jnp.log(jnp.maximum(1 + GAP * by[1], SMALLEST_GAP))),
     )
-    return OwnLaw(numbers_of(own), 1 + NARROWNESS * by[2:]), evidence
+    narrow = jnp.maximum(1 + narrowness * by[2:], 0.0)
+    return OwnLaw(numbers_of(own), narrow), jnp.where(jnp.isfinite(evidence), evidence, OUT_OF_THE_QUESTION)

@@ -86,7 +86,7 @@ def resume_study(folder: Path, checkpoint: float, json: bool) -> None:
 
     begun, told = time.monotonic(), False
     with Watching() as watch:
-        watch.say(f"{work_of(read_study(folder))} A short trial tells how long that takes here.")
+        watch.say(work_of(read_study(folder)))
 
         def show(step: "Step") -> None:
             nonlocal told

@@ -99,20 +99,19 @@ def run_config(
     return RunConfig(trained_on(scenario, task, model, dtype), agent, Options(**options), slots, seeds, games, window)
 
 
-def trained_on(scenario: "Scenario", task: str | None, model: str | None, dtype: str | None = None) -> "Scenario":
+def trained_on(scenario: "Scenario", task: str | None, model: str | None, dtype: str | None) -> "Scenario":
     """The scenario moved to a task, with another model, in another type; data is loaded with its progress on stderr."""
-    from potluck.federation import federation_config
-    from potluck.federation.from_scenario import on_task
+    from potluck.federation.from_scenario import asked, on_task
     from potluck.scenario import FederationConfig
 
-    options = {name: value for name, value in (("model", model), ("dtype", dtype)) if value is not None}
     if task is not None:
-        return on_task(scenario, task, load_shown(task), **options)
+        return on_task(scenario, task, load_shown(task), model, dtype)
     if isinstance(scenario.precision, FederationConfig):
         load_shown(scenario.precision.task)
-        return scenario.model_copy(update={"precision": federation_config(scenario.precision, **options)})
-    if options:
-        raise PotluckError(": the curve trains nothing; name a task too", field=next(iter(options)))
+        return scenario.model_copy(update={"precision": asked(scenario.precision, model, dtype)})
+    if model is not None or dtype is not None:
+        field = "dtype" if model is None else "model"
+        raise PotluckError(": the curve trains nothing; name a task too", field=field)
     return scenario
 
 

@@ -38,8 +38,16 @@ def precision_source(scenario: Scenario, terms: Terms, seed: int, data: Dataset 
     )
 
 
-def on_task(scenario: Scenario, task: str, data: Dataset | None = None, **options: object) -> Scenario:
-    """Move a scenario to a task with real training; options, such as another model, are those of a FederationConfig.
+def asked(config: FederationConfig, model: str | None, dtype: str | None) -> FederationConfig:
+    """With the model and the type that are named."""
+    named = {name: value for name, value in (("model", model), ("dtype", dtype)) if value is not None}
+    return federation_config(config, **named) if named else config
+
+
+def on_task(
+    scenario: Scenario, task: str, data: Dataset | None = None, model: str | None = None, dtype: str | None = None
+) -> Scenario:
+    """Move a scenario to a task with real training, of the model and in the type that are named, or as they are.
 
     Where the task has less data than the silos would hold, sizes shrink and κ grows in proportion, so that a silo's
     whole data costs what it did; the mechanism shrinks with them.
@@ -49,8 +57,7 @@ def on_task(scenario: Scenario, task: str, data: Dataset | None = None, **option
     config = scenario.precision
     if isinstance(config, CurvePrecision):
         config = FederationConfig(learning_rate=defaults_of(data).learning_rate)
-    if options:
-        config = federation_config(config, **options)
+    config = asked(config, model, dtype)
     if len(data.labels) < silos.count:
         raise PotluckError(
             f": {silos.count} silos are more than the {len(data.labels)} samples of {task}", field="silos.count"

@@ -108,6 +108,5 @@ def _in_blocks(descent: Callable[[Worker, Int[Array, ""]], Trained], workers: Wo
 
 def block_count(workers: int, step: float) -> int:
     """The most blocks of equal size that are not too small, for workers who read so many bytes in a step."""
-    most, least = BLOCKS.get(jax.default_backend(), ACCELERATED)
-    least = min(least, math.ceil(BUSY / step))
+    most, least = BLOCKS.get(jax.default_backend(), (ACCELERATED[0], min(ACCELERATED[1], math.ceil(BUSY / step))))
     return max((blocks for blocks in range(1, min(most, workers // least) + 1) if workers % blocks == 0), default=1)

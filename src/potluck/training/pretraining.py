@@ -118,7 +118,7 @@ def fitted(
     """
     shared, silos = numbers_of(SharedLaw()), plans.shape[2]
     begun = jnp.concatenate([shared, jnp.ones(silos)])
-    pull = 1 / jnp.concatenate([jnp.array(WIDEST), jnp.full(silos, NARROWNESS)])
+    pull = 1 / jnp.concatenate([jnp.array(WIDEST), jnp.full(silos, max(NARROWNESS))])
 
     def astray(theta: Float[Array, " numbers_and_silos"]) -> Float[Array, " slots"]:
         predicted = jax.vmap(OwnLaw(theta[: len(shared)], theta[len(shared) :]))(plans)

@@ -13,11 +13,10 @@ from potluck.training.loop import fresh
 
 
 def tried(config: StudyConfig) -> Trial:
-    """Play at random in the main world, once to compile and once to measure: a game for every core, or on an
-    accelerator those of all seeds.
+    """Play at random in the main world, once to compile and once to measure: a seed's games, or on an accelerator those
+    of all seeds.
     """
-    everybody = config.seeds * config.games
-    games = everybody if jax.default_backend() != "cpu" else min(len(jax.devices()), everybody)
+    games = config.games * (1 if jax.default_backend() == "cpu" else config.seeds)
     run = dataclasses.replace(config.run(config.scenario, "random", 1), games=games)
     lanes = setup(run)
     agents = fresh(lanes, seeds_of(run), games).agents
