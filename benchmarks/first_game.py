@@ -51,7 +51,8 @@ def bounds(scenario: Scenario, games: int, effort: Effort, play: Plan) -> dict[s
     """The best equilibria without redistribution and with it, and the planner's plan, sought from `play` too."""
     begun = time.monotonic()
     planner = Planner(game(scenario))
-    starts = jnp.concatenate([simple(planner.horizon, planner.action_size), _turns(planner)[None], play[None]])
+    slots, silos = planner.horizon, planner.action_size
+    starts = jnp.concatenate([simple(slots, silos), turns(slots, silos)[None], play[None]])
     unpaid, paid = at_rest(scenario, planner, starts)
 
     def best(plans: Sequence[Plan]) -> tuple[Plan, Float[np.ndarray, " games"]]:
@@ -92,10 +93,6 @@ def at_rest(
     return unpaid, paid
 
 
-def _turns(planner: Planner) -> Plan:
-    return turns(planner.horizon, planner.action_size)
-
-
 def first_games(scenario: Scenario, games: int, agent: str) -> tuple[dict[str, Any], Plan]:
     """The agent's play, in games that are all first ones; and as a plan."""
     begun = time.monotonic()
@@ -103,7 +100,7 @@ def first_games(scenario: Scenario, games: int, agent: str) -> tuple[dict[str, A
     found = evaluate(setup(config), None, scenario.discount, games)
     unpaid = RunConfig(without_transfers(scenario), agent, seeds=1)
     without = evaluate(setup(unpaid), None, scenario.discount, games)
-    told = {
+    earned = {
         "unpaid": without.welfare[0].mean(1, dtype=float).tolist(),
         "welfare": found.welfare[0].mean(1, dtype=float).tolist(),
         "payoffs": found.payoffs[0].mean(0).tolist(),
@@ -111,7 +108,7 @@ def first_games(scenario: Scenario, games: int, agent: str) -> tuple[dict[str, A
         "precision": float(found.precision.mean()),
         "seconds": time.monotonic() - begun,
     }
-    return told, jnp.asarray(found.mean_play[0])
+    return earned, jnp.asarray(found.mean_play[0])
 
 
 def described(task: str, seed: int, scenario: Scenario) -> dict[str, Any]:
@@ -195,8 +192,8 @@ def main() -> None:
         for seed in range(asked.first_seed, asked.first_seed + count):
             scenario = federation(task, seed)
             row = described(task, seed, scenario)
-            told, play = first_games(scenario, asked.games, asked.agent)
-            row |= told
+            earned, play = first_games(scenario, asked.games, asked.agent)
+            row |= earned
             known = kept.get((task, seed), {})
             if known.get("scenario") == row["scenario"] and len(known.get("equilibrium", ())) == asked.games:
                 row |= {name: known[name] for name in BOUNDS}
