@@ -37,6 +37,8 @@ from potluck.training.pretraining import federation
 
 FIRST_SEED = 9_000
 RESAMPLES = 2000
+CHOOSING = 32
+"""Games in which the best of several plans is chosen: the first of those in which it is measured."""
 BOUNDS = ("wpr", "equilibrium", "planner", "plan", "effort", "bounds_seconds")
 """What a row has of the bounds."""
 HEAD = "| task | seed | N | partition | cost | first game | unpaid | WPR | equilibrium | planner | share | below WPR |"
@@ -56,9 +58,9 @@ def bounds(scenario: Scenario, games: int, effort: Effort, play: Plan) -> dict[s
     unpaid, paid = at_rest(scenario, planner, starts)
 
     def best(plans: Sequence[Plan]) -> tuple[Plan, Float[np.ndarray, " games"]]:
-        found = [worth(planner, each, games) for each in plans]
-        place = int(np.argmax([each.mean() for each in found]))
-        return plans[place], found[place]
+        tried = [worth(planner, each, min(CHOOSING, games)).mean() for each in plans]
+        plan = plans[int(np.argmax(tried))]
+        return plan, worth(planner, plan, games)
 
     (without, wpr), (with_it, equilibrium) = best(list(unpaid)), best(list(paid))
     sought = answer(best_plan(planner, scenario, effort, [play, without, with_it]))
