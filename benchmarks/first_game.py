@@ -1,13 +1,13 @@
 """What silos that have never met earn in their first game: the table of docs/learning.md, "The first game".
 
-    python benchmarks/first_game.py OUT.json --tasks curve digits fmnist --federations 6 8 6
+    python benchmarks/first_game.py OUT.json --task digits --seeds 9000 9001 9002
 
 Federations are drawn as `potluck pretrain` draws them, from seeds that it does not use. Every figure is welfare per
 slot. Each of the games is a first one: other luck, and nothing learnt before. WPR is the best equilibrium without
 redistribution that was found, and `equilibrium` the best with it, by who knows everybody's terms and may try for
 hundreds of games; `unpaid` is what the same agent earns in its first game without redistribution. The planner is the
 best plan for all: its search begins with those equilibria and with the agent's mean play. What OUT.json has already is
-kept, and its bounds are not searched for again.
+kept, counts in the summary, and its bounds are not searched for again.
 """
 
 import argparse
@@ -35,7 +35,6 @@ from potluck.studies.planning import QUICK, Effort, answer, best_plan, simple
 from potluck.training.config import RunConfig, setup
 from potluck.training.pretraining import federation
 
-FIRST_SEED = 9_000
 RESAMPLES = 2000
 CHOOSING = 32
 """Games in which the best of several plans is chosen: the first of those in which it is measured."""
@@ -155,27 +154,30 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
+def summaries(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of all, and of each task."""
+    tasks = dict.fromkeys(row["task"] for row in rows)
+    return {"all": summary(rows)} | {task: summary([row for row in rows if row["task"] == task]) for task in tasks}
+
+
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Median share over federations with a bootstrap interval over them, and how many are below WPR."""
+    """Median share over federations, with a bootstrap interval over them where there are several, and how many are
+    below WPR.
+    """
     found = np.array([row["share"] for row in rows if row["share"] is not None])
+    told = {"federations": len(rows), "with_share": len(found), "below_wpr": sum(row["below_wpr"] for row in rows)}
+    if len(found) < 2:
+        return told
     draws = np.median(np.random.default_rng(2).choice(found, (RESAMPLES, len(found))), axis=1)
     low, high = np.quantile(draws, [0.025, 0.975])
-    return {
-        "federations": len(rows),
-        "with_share": len(found),
-        "median_share": float(np.median(found)),
-        "low": float(low),
-        "high": float(high),
-        "below_wpr": sum(row["below_wpr"] for row in rows),
-    }
+    return told | {"median_share": float(np.median(found)), "low": float(low), "high": float(high)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
-    parser.add_argument("--tasks", nargs="+", default=["curve", "digits", "fmnist"])
-    parser.add_argument("--federations", nargs="+", type=int, default=[6, 8, 6], help="of each task")
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--task", default="digits", help="or curve, fmnist and so on")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[9_000], help="a federation of each")
     parser.add_argument("--games", type=int, default=128, help="first games of each, the same for all figures")
     parser.add_argument(
         "--effort",
@@ -188,27 +190,24 @@ def main() -> None:
     asked = parser.parse_args()
     use_cores()
     kept = {(row["task"], row["seed"]): row for row in _read(asked.out)}
-    rows: list[dict[str, Any]] = []
     print(HEAD, "|---" * (HEAD.count("|") - 1) + "|", sep="\n")
-    for task, count in zip(asked.tasks, asked.federations, strict=True):
-        for seed in range(asked.first_seed, asked.first_seed + count):
-            scenario = federation(task, seed)
-            row = described(task, seed, scenario)
-            earned, play = first_games(scenario, asked.games, asked.agent)
-            row |= earned
-            known = kept.get((task, seed), {})
-            if known.get("scenario") == row["scenario"] and len(known.get("equilibrium", ())) == asked.games:
-                row |= {name: known[name] for name in BOUNDS}
-            else:
-                row |= bounds(scenario, asked.games, Effort(*asked.effort), play)
-            found = shares(row)
-            row |= {"share": None if np.isnan(found).any() else float(np.mean(found)), "below_wpr": below(row)}
-            kept[task, seed] = row
-            rows.append(row)
-            print(line(row), f"{row['bounds_seconds']:.0f} s + {row['seconds']:.0f} s", flush=True)
-            told = {"summary": summary(rows) if len(rows) > 1 else None, "rows": list(kept.values())}
-            asked.out.write_text(json.dumps(told) + "\n")
-    print(json.dumps(summary(rows), indent=1))
+    for seed in asked.seeds:
+        scenario = federation(asked.task, seed)
+        row = described(asked.task, seed, scenario)
+        earned, play = first_games(scenario, asked.games, asked.agent)
+        row |= earned
+        known = kept.get((asked.task, seed), {})
+        if known.get("scenario") == row["scenario"] and len(known.get("equilibrium", ())) == asked.games:
+            row |= {name: known[name] for name in BOUNDS}
+        else:
+            row |= bounds(scenario, asked.games, Effort(*asked.effort), play)
+        found = shares(row)
+        row |= {"share": None if np.isnan(found).any() else float(np.mean(found)), "below_wpr": below(row)}
+        kept[asked.task, seed] = row
+        print(line(row), f"{row['bounds_seconds']:.0f} s + {row['seconds']:.0f} s", flush=True)
+        rows = list(kept.values())
+        asked.out.write_text(json.dumps({"summary": summaries(rows), "rows": rows}) + "\n")
+    print(json.dumps(summaries(rows), indent=1))
 
 
 def _read(place: Path) -> list[dict[str, Any]]:

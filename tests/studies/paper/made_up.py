@@ -76,7 +76,7 @@ def findings(levels: dict[str, float] = LEVELS, best: float = 5.0, printed: floa
     cells["paper/random"] = cell_of(30.0, 9)
     for level in INTENSITIES:
         cells[intensity_cell(level)] = cell_of(100 - 3 * abs(np.log2((level + 1) / (best + 1))), 11)
-    for rule, lead in (("constant", 0.0), ("gain", 0.0), ("printed", printed)):
-        cells[schedule_cell("paper", rule)] = cell_of(100 + lead, 12)
+    for place, (rule, lead) in enumerate((("constant", 0.0), ("gain", 0.0), ("printed", printed)), 12):
+        cells[schedule_cell("paper", rule)] = cell_of(100 + lead, place)
     moved = {scheme: adapted(level, level, place) for place, (scheme, level) in enumerate(levels.items())}
     return Findings(config, cells, {"paper": planner(120.0)}, moved, [planner(120.0)] * 3)

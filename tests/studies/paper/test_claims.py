@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from potluck.studies.intervals import Interval
-from potluck.studies.paper.claims import Claim, Lead, decided, judge, leads_over
+from potluck.studies.paper.claims import judge
+from potluck.studies.paper.verdicts import Claim, Decision, Lead, decided, leads_over
 from tests.studies.paper.made_up import LEVELS, equilibrium, findings
 
 
@@ -24,6 +25,9 @@ def test_the_number_is_that_of_the_closest_rival() -> None:
     claim = by_name(judge(findings()))["highest payoffs"]
     assert claim.value == pytest.approx(10, abs=0.3)
     assert "maa2c" in claim.number
+    assert claim.low is not None
+    assert claim.value is not None
+    assert claim.high is not None
     assert claim.low < claim.value < claim.high
 
 
@@ -70,24 +74,26 @@ def test_redistribution_is_also_judged_against_the_best_equilibrium_without_it()
 
 
 def lead(low: float, high: float, of: str = "x") -> Lead:
-    interval = Interval((low + high) / 2, low, high)
-    return Lead(of, interval, interval)
+    """At 95%, and a little wider at 98%."""
+    middle = (low + high) / 2
+    wider = Interval(middle, middle + 1.1 * (low - middle), middle + 1.1 * (high - middle))
+    return Lead(of, Interval(middle, low, high), wider, 0.95, 0.98)
 
 
 def test_what_is_shown_is_what_decided() -> None:
     wide, narrow = lead(-5, 3, "wide"), lead(-1.2, -0.6, "narrow")
-    assert decided([wide, narrow], 5) == ("does not hold", narrow)
-    assert decided([lead(0.5, 1.5), wide], 5) == ("not decided", wide)
-    assert decided([lead(0.5, 1.5), lead(0.1, 9, "least")], 5)[1].of == "least"
+    assert decided([wide, narrow], 5) == Decision("does not hold", "narrow", narrow.among, 0.98)
+    assert decided([lead(0.5, 1.5), wide], 5) == Decision("not decided", "wide", wide.alone, 0.95)
+    assert decided([lead(0.5, 1.5), lead(0.1, 9, "least")], 5).by == "least"
 
 
 def test_few_seeds_decide_nothing() -> None:
-    assert [decided([lead(1, 2)], seeds)[0] for seeds in (2, 4, 5)] == ["not decided", "not decided", "holds"]
+    assert [decided([lead(1, 2)], seeds).verdict for seeds in (2, 4, 5)] == ["not decided", "not decided", "holds"]
 
 
 def test_an_exact_tie_is_none_where_it_is_measured_coarsely() -> None:
-    assert decided([lead(0, 0)], 5)[0] == "does not hold"
-    assert decided([lead(0, 0)], 5, ties=False)[0] == "not decided"
+    assert decided([lead(0, 0)], 5).verdict == "does not hold"
+    assert decided([lead(0, 0)], 5, ties=False).verdict == "not decided"
 
 
 def test_equal_rivals_are_seldom_said_to_be_ahead() -> None:
@@ -96,7 +102,7 @@ def test_equal_rivals_are_seldom_said_to_be_ahead() -> None:
     ahead = 0
     for _ in range(40):
         own, *rivals = luck.normal(size=(5, 5))
-        ahead += decided(leads_over(own, dict(zip("abcd", rivals, strict=True))), 5)[0] == "does not hold"
+        ahead += decided(leads_over(own, dict(zip("abcd", rivals, strict=True))), 5).verdict == "does not hold"
     assert ahead <= 6
 
 
@@ -117,9 +123,37 @@ def test_payoffs_that_still_wander_have_not_settled() -> None:
     assert changed(**{f"payoff_{silo}": line for silo in range(4)})["silos rise"].verdict == "does not hold"
 
 
+def test_noise_is_no_movement() -> None:
+    """Payoffs that rise by 20 and stay, measured with an error of 1 at every point: settled, or at worst undecided."""
+    luck, seen = np.random.default_rng(1), []
+    rise = np.minimum(np.arange(80) / 20, 1.0) * 20
+    for _ in range(10):
+        names = ("welfare", *(f"payoff_{silo}" for silo in range(4)))
+        noisy = {name: (rise + luck.normal(0, 1, (10, 80))).tolist() for name in names}
+        seen.append(changed(slots=list(range(100, 8100, 100)), **noisy)["silos rise"].verdict)
+    assert "does not hold" not in seen
+    assert seen.count("holds") >= 5
+
+
+def test_the_interval_that_is_shown_for_payoffs_that_wander_is_that_of_the_wandering() -> None:
+    line = [(np.arange(20.0) + shift).tolist() for shift in (0, 0.1, 0.2, 0.3, 0.4)]
+    claim = changed(**{f"payoff_{silo}": line for silo in range(4)})["silos rise"]
+    assert claim.value == pytest.approx(2 / 18)
+    assert claim.level == pytest.approx(1 - 0.05 / 8)
+
+
 def test_who_has_not_risen_is_not_judged_for_speed() -> None:
     claim = changed(welfare=[[50.0] * 20] * 5)["fastest"]
     assert (claim.verdict, claim.number) == ("not decided", "MPGD's welfare does not clearly rise")
+    assert (claim.value, claim.low, claim.high) == (None, None, None)
+
+
+def test_seeds_that_do_not_rise_get_there_last() -> None:
+    """Where two seeds of MPGD are soon there and three never, MPGD is not said to be the fastest."""
+    soon = (20 + 80 * np.minimum(np.arange(20) / 3, 1.0)).tolist()
+    claim = changed(welfare=[soon, soon, *[[50.0] * 20] * 3])["fastest"]
+    assert claim.verdict != "holds"
+    assert "3 of 5 seeds of mpgd did not clearly rise" in claim.number
 
 
 def test_fewer_seeds_than_silos_are_no_strangers() -> None:

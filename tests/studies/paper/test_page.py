@@ -25,10 +25,14 @@ window.addEventListener("load", () => setTimeout(() => {
   const drawn = [...document.querySelectorAll(".chart")].map(chart => [chart.id, traces(chart)]);
   document.querySelectorAll(".sortable")[0].querySelector("th").click();
   const sorted = [...document.querySelectorAll(".sortable")[0].tBodies[0].rows].map(r => r.cells[0].textContent);
+  const table = [...document.querySelectorAll(".sortable")].find(t => t.textContent.includes("gain share"));
+  const place = [...table.querySelectorAll("th")].findIndex(head => head.textContent === "nash conv");
+  const column = () => [...table.tBodies[0].rows].map(r => r.cells[place].textContent);
+  const orders = [0, 1].map(() => { table.querySelectorAll("th")[place].click(); return column(); });
   const found = document.createElement("script");
   found.type = "application/json"; found.id = "looked";
   const wide = document.documentElement.scrollWidth;
-  found.textContent = JSON.stringify({drawn, sorted, wide, window: window.innerWidth});
+  found.textContent = JSON.stringify({drawn, sorted, orders, wide, window: window.innerWidth});
   document.body.append(found);
 }, 500));
 </script>
@@ -111,6 +115,11 @@ def test_a_browser_draws_every_chart_and_complains_of_nothing(
     assert {name for name, traces in seen["drawn"] if traces} == {chart.name for chart in drawn}
     assert seen["wide"] <= seen["window"], "the page is wider than its window"
     assert seen["sorted"] == sorted(seen["sorted"])
+    for order, falling in zip(seen["orders"], (False, True), strict=True):
+        numbers = [float(text) for text in order if text != "–"]
+        assert order[: len(numbers)] != order
+        assert "–" not in order[: len(numbers)]
+        assert numbers == sorted(numbers, reverse=falling)
     shot = tmp_path / "shot.png"
     browse(place, width, f"--screenshot={shot}")
     pixels = np.asarray(Image.open(shot).convert("L"))

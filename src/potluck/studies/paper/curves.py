@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 
 from potluck.studies.paper import adapt
 from potluck.studies.paper.findings import Findings, Table, spread_of
-from potluck.studies.paper.statistics import mean
+from potluck.studies.paper.statistics import difference, mean
 
 NEARLY = 0.95
 SMOOTH = 5
@@ -33,10 +33,15 @@ def slots_to(found: Findings, world: str, scheme: str) -> Float[np.ndarray, " se
 
 def _reached(values: Float[np.ndarray, " points"], slots: Float[np.ndarray, " points"]) -> float:
     smooth = smoothed(values)
-    rise, noise = smooth[-1] - smooth[0], np.diff(values).std() / 2**0.5 if len(values) > 1 else 0.0
-    if not rise > CLEAR * noise * (2 / (SMOOTH // 2 + 1)) ** 0.5:
+    rise = smooth[-1] - smooth[0]
+    if not rise > CLEAR * noise_of(values) * (2 / (SMOOTH // 2 + 1)) ** 0.5:
         return float("nan")
     return float(slots[np.argmax(smooth - smooth[0] >= NEARLY * rise)])
+
+
+def noise_of(values: Float[np.ndarray, " points"]) -> float:
+    """Deviation of a point from a smooth curve, by how neighbours differ."""
+    return float(np.diff(values).std() / 2**0.5) if len(values) > 1 else 0.0
 
 
 def adaptivity(found: Findings) -> Table:
@@ -57,19 +62,20 @@ def stages_of(found: Findings, scheme: str) -> list[int]:
 
 
 def gained(found: Findings, scheme: str) -> Float[np.ndarray, "seeds points"]:
-    """(W − W_wpr) / (W_planner − W_wpr), WPR's being where it ends each stage."""
+    """(W − W_wpr) / (W_planner − W_wpr), WPR's being where it ends each stage; NaN in a stage whose planner and WPR are
+    closer than their interval.
+    """
     stages = np.array(stages_of(found, scheme))
-    unpaid = np.array(found.adapted["wpr"]["curve"]["welfare"]).mean(0)
-    level = np.array(
-        [
-            late(unpaid[stages == stage]).mean() if (stages == stage).any() else np.nan
-            for stage in range(len(adapt.STAGES))
-        ]
-    )
-    best = np.array([planner["welfare"] for planner in found.adapted_planners])
+    unpaid = np.array(found.adapted["wpr"]["curve"]["welfare"])
     own = np.array(found.adapted[scheme]["curve"]["welfare"])
-    stakes = np.where(best > level, best - level, np.nan)
-    return np.asarray((own - level[stages]) / stakes[stages])
+    shares = np.full_like(own, np.nan)
+    for stage, planner in enumerate(found.adapted_planners):
+        inside = stages == stage
+        if inside.any():
+            level, best = late(unpaid[:, inside]).mean(1), np.array(planner["games"])
+            if difference(best, level).low > 0:
+                shares[:, inside] = (own[:, inside] - level.mean()) / (best.mean() - level.mean())
+    return shares
 
 
 def late(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

@@ -93,10 +93,12 @@ def spread_of(found: Interval, name: str) -> Row:
 def gain_share(
     own: Float[np.ndarray, " seeds"], wpr: Float[np.ndarray, " wpr_seeds"], planned: Float[np.ndarray, " games"]
 ) -> Interval | None:
-    """(W − W_wpr) / (W_planner − W_wpr); None where planner and WPR are closer than their intervals."""
+    """(W − W_wpr) / (W_planner − W_wpr); None where planner and WPR are closer than their intervals, and 0 of WPR."""
     gap = difference(planned, wpr)
     if gap.low <= 0:
         return None
+    if np.array_equal(own, wpr):
+        return Interval(0.0, 0.0, 0.0)
 
     def share(own: Any, wpr: Any, planned: Any, axis: int) -> Any:
         return (own.mean(axis) - wpr.mean(axis)) / (planned.mean(axis) - wpr.mean(axis))

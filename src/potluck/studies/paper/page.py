@@ -8,8 +8,9 @@ from importlib import resources
 from typing import Any
 
 from potluck.studies.paper.charts import Chart, Line
-from potluck.studies.paper.claims import Claim
 from potluck.studies.paper.findings import Table
+from potluck.studies.paper.statistics import LEVEL
+from potluck.studies.paper.verdicts import Claim
 
 MARKS = {"holds": "✓", "does not hold": "✗", "not decided": "?"}
 DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
@@ -64,12 +65,20 @@ def _claims(claims: Sequence[Claim]) -> str:
         f'<tr class="{claim.verdict.replace(" ", "-")}"><td data-label="verdict"><b>{MARKS[claim.verdict]} '
         f'{claim.verdict}</b></td><td data-label="claim">{escape(claim.says)}</td><td data-label="world">'
         f'{escape(claim.world)}</td><td data-label="measured">{escape(claim.number)}</td>'
-        f'<td data-label="95% interval">{f"{claim.low:.4g} to {claim.high:.4g}" if claim.seeds else ""}</td>'
+        f'<td data-label="interval">{_interval(claim)}</td>'
         f'<td data-label="seeds">{claim.seeds or ""}</td></tr>'
         for claim in claims
     ]
-    heads = "".join(f"<th>{head}</th>" for head in ("verdict", "claim", "world", "measured", "95% interval", "seeds"))
+    heads = "".join(f"<th>{head}</th>" for head in ("verdict", "claim", "world", "measured", "interval", "seeds"))
     return f'<table class="claims sortable"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+def _interval(claim: Claim) -> str:
+    """With its level where that is not the usual one."""
+    if claim.low is None:
+        return ""
+    level = "" if claim.level == LEVEL else f" at {claim.level:.4g}"
+    return f"{claim.low:.4g} to {claim.high:.4g}{level}"
 
 
 def _figure(chart: Chart) -> str:

@@ -54,8 +54,10 @@ def interquartile_mean(values: Float[np.ndarray, " seeds"]) -> Interval:
 def difference(
     ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " other_seeds"], level: float = LEVEL
 ) -> Interval:
-    """Of means; seeds of different schemes have nothing in common."""
+    """Of means; seeds of different schemes have nothing in common. Where both are one thing, it is exactly 0."""
     samples = np.asarray(ours, float), np.asarray(theirs, float)
+    if np.array_equal(*samples):
+        return Interval(0.0, 0.0, 0.0)
     return bca(lambda a, b, axis: a.mean(axis) - b.mean(axis), *samples, level=level)
 
 

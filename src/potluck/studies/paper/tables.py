@@ -30,8 +30,6 @@ def schemes(found: Findings) -> Table:
             row = {"world": world, "scheme": scheme, **spread_of(mean(own), "welfare"),
                    **spread_of(interquartile_mean(own), "iqm")}  # fmt: skip
             row |= found.shares(world, own)
-            if scheme == "wpr" and "gain_share" in row:  # what shares are counted from
-                row |= {"gain_share_low": 0.0, "gain_share_high": 0.0}
             if scheme in found.config.schemes:
                 last = found.last(f"{world}/{scheme}")
                 row |= spread_of(share_of_stake(last), "share_of_stake")

@@ -11,13 +11,14 @@ from potluck.errors import PotluckError, file_faults
 from potluck.scenario import render
 from potluck.studies.paper.adapt import STAGES
 from potluck.studies.paper.charts import charts
-from potluck.studies.paper.claims import Claim, judge
+from potluck.studies.paper.claims import judge
 from potluck.studies.paper.findings import Findings
 from potluck.studies.paper.page import page
 from potluck.studies.paper.pictures import draw
 from potluck.studies.paper.plan import PARTS, STUDY, StudyConfig, read_study, same_as
 from potluck.studies.paper.results import RESULTS, result_file
 from potluck.studies.paper.tables import all_tables, write_tables
+from potluck.studies.paper.verdicts import Claim
 from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
 from potluck.training.files import write_text
