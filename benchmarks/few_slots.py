@@ -4,7 +4,7 @@
 
 Every agent learns once. At each mark its play without exploration is measured in the same games. `gain` is that of the
 best constant deviation as a share of the stake, at the last mark. With `--planner` a search for the best plan for all
-begins in the end from where the agents have come to; its plan is played in the same games, as is that of `--plan`.
+begins in the end from where the agents have come to; its plan is played in the same games, as are those of `--plan`.
 """
 
 import argparse
@@ -91,11 +91,11 @@ def searched(scenario: Scenario, found: list[dict[str, Any]]) -> Array:
     return answer(best_plan(Planner(game(scenario)), scenario, starts=starts))
 
 
-def planner_row(scenario: Scenario, plan: Array, games: int) -> dict[str, Any]:
+def planned_row(name: str, scenario: Scenario, plan: Array, games: int) -> dict[str, Any]:
     """A plan for all, in the same games."""
     played = followed(Planner(game(scenario)), plan, scenario.discount, games)
     return {
-        "agent": "planner",
+        "agent": name,
         "slots": 0,
         "evaluation_games": games,
         "welfare": dataclasses.asdict(interval(played.welfare.mean((0, 2)))),
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--deviations", type=int, default=64, help="games of every constant deviation, or 0 for none")
     parser.add_argument("--planner", action="store_true", help="search for the best plan for all as well")
     parser.add_argument(
-        "--plan", type=Path, help="what a study's planner found (results/paper.planner.json), to be played"
+        "--plan", nargs="*", type=Path, default=[], help="what a study found (results/paper.planner.json), to be played"
     )
     asked = parser.parse_args()
     use_cores()
@@ -144,10 +144,10 @@ def main() -> None:
         for row in measure(config, asked.marks, asked.evaluation, asked.deviations):
             found.append(row)
             asked.out.write_text(json.dumps(found) + "\n")
-    plans = [jnp.asarray(json.loads(asked.plan.read_text())["contributions"], jnp.float32)] if asked.plan else []
-    plans += [searched(scenario, found)] if asked.planner else []
-    for plan in plans:
-        found.append(planner_row(scenario, plan, asked.evaluation))
+    plans = {place.stem: jnp.asarray(json.loads(place.read_text())["contributions"], float) for place in asked.plan}
+    plans |= {"planner": searched(scenario, found)} if asked.planner else {}
+    for name, plan in plans.items():
+        found.append(planned_row(name, scenario, plan, asked.evaluation))
         print(_row(found[-1]), flush=True)
         asked.out.write_text(json.dumps(found) + "\n")
 
