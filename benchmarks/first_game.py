@@ -122,12 +122,12 @@ def described(task: str, seed: int, scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def shares(row: dict[str, Any]) -> Float[np.ndarray, " resamples"]:
-    """(W − W_wpr) / (W_planner − W_wpr), resampled over games; NaN where planner and WPR are not told apart."""
-    earned, wpr, planner = (resampled(row, name) for name in ("welfare", "wpr", "planner"))
-    if np.quantile(planner - wpr, 0.025) <= 0:
-        return np.full(RESAMPLES, np.nan)
-    return np.asarray((earned - wpr) / (planner - wpr))
+def share_of(row: dict[str, Any]) -> float | None:
+    """(W − W_wpr) / (W_planner − W_wpr); None where planner and WPR are not told apart."""
+    if np.quantile(resampled(row, "planner") - resampled(row, "wpr"), 0.025) <= 0:
+        return None
+    earned, wpr, planner = (float(np.mean(row[name])) for name in ("welfare", "wpr", "planner"))
+    return (earned - wpr) / (planner - wpr)
 
 
 def resampled(row: dict[str, Any], name: str) -> Float[np.ndarray, " resamples"]:
@@ -143,8 +143,7 @@ def below(row: dict[str, Any]) -> bool:
 
 
 def line(row: dict[str, Any]) -> str:
-    found = shares(row)
-    share = "–" if np.isnan(found).any() else f"{np.mean(row['share']):.0%}"
+    share = "–" if row["share"] is None else f"{row['share']:.0%}"
     figures = [interval(np.array(row[name])) for name in ("welfare", "unpaid", "wpr", "equilibrium", "planner")]
     cells = " | ".join(f"{each.mean:.1f} ± {(each.high - each.low) / 2:.1f}" for each in figures)
     cost = row["scenario"]["energy_price"] * 4 * row["scenario"]["silos"]["samples"]["mean"]
@@ -201,8 +200,7 @@ def main() -> None:
             row |= {name: known[name] for name in BOUNDS}
         else:
             row |= bounds(scenario, asked.games, Effort(*asked.effort), play)
-        found = shares(row)
-        row |= {"share": None if np.isnan(found).any() else float(np.mean(found)), "below_wpr": below(row)}
+        row |= {"share": share_of(row), "below_wpr": below(row)}
         kept[asked.task, seed] = row
         print(line(row), f"{row['bounds_seconds']:.0f} s + {row['seconds']:.0f} s", flush=True)
         rows = list(kept.values())

@@ -49,6 +49,15 @@ def _register_hasty() -> None:
     AGENTS.register("hasty", AgentSpec(hasty, "mbpg that learns little"))
 
 
+@pytest.mark.parametrize("horizon", [1, 7, 30, 100])
+def test_its_windows_are_whole_games_however_long(horizon: int) -> None:
+    config = RunConfig(
+        preset("paper").model_copy(update={"horizon": horizon}), "mbpg", slots=2 * horizon, seeds=1, games=1
+    )
+    assert config.depth == horizon
+    assert isinstance(setup_one(config).learner, ModelBased)
+
+
 def learnt(
     scenario: Scenario,
     windows: int,

@@ -55,7 +55,7 @@ LAW = dict.fromkeys(names(), 0.0)
         (SURVEY.text()[:-40], "delimiter"),
         ("[1, 2]", "another kind of file"),
         ("{}", "another kind of file"),
-        (_changed(**{"potluck prior": 2}), "version 2, and this Potluck reads version 1"),
+        (_changed(**{"potluck prior": 1}), "version 1, and this Potluck reads version 2"),
         (_changed(federations=[]), "rests on 0 federations"),
         (_changed(federations=7), "int"),
         (_row(law={"ceiling": 1.0}), "is missing"),

@@ -13,7 +13,7 @@ import numpy as np
 from potluck.agents.prior import Prior, SharedLaw
 from potluck.errors import PotluckError, reason
 
-MARK, VERSION = "potluck prior", 1
+MARK, VERSION = "potluck prior", 2
 FEWEST = 4
 """Federations that a prior rests on, at least."""
 REMEDY = "make one with `potluck pretrain`"

@@ -106,6 +106,8 @@ class AgentSpec:
     """Names of what it must see; None is what the scenario shows."""
     usage: str | None = None
     """How its name is written where it takes an argument, such as fixed:D."""
+    whole_games: bool = False
+    """Of a federation it learns from whole games only, however long they are."""
 
     def played(self, scenario: Scenario) -> Scenario:
         """The scenario as it plays and sees it."""
@@ -237,6 +239,7 @@ AGENTS: Registry[AgentSpec] = Registry(
         "mbpg": AgentSpec(
             _model_based,
             "learns how precision comes about and improves in imagined play: for few slots; sees only its own",
+            whole_games=True,
         ),
         "pretrained": AgentSpec(
             _pretrained,
@@ -268,7 +271,7 @@ AGENTS: Registry[AgentSpec] = Registry(
 def find_agent(name: str, options: Options) -> tuple[AgentSpec, str]:
     """The named agent, and the argument in its name; refused where it has no choice of what was chosen."""
     kind, colon, argument = name.partition(":")
-    if kind not in AGENTS or (colon and AGENTS[kind].usage is None):
+    if kind not in AGENTS or (colon and (AGENTS[kind].usage is None or not argument)):
         known = ", ".join(AGENTS[each].usage or each for each in AGENTS)
         raise PotluckError(f"must be one of {known}, got {name!r}", field="agent")
     spec = AGENTS[kind]

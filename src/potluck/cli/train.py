@@ -1,6 +1,7 @@
 """`potluck train`, `resume`, `play` and `export`: agents that learn the long-term game."""
 
 import json as jsonlib
+import math
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -24,7 +25,17 @@ if TYPE_CHECKING:
     from potluck.training.run import Progress
 
 BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard into the run too.")]
-CheckpointOption = Annotated[float, typer.Option(min=0, help="Seconds between checkpoints: what a kill -9 costs.")]
+
+
+def _seconds(given: float) -> float:
+    if math.isnan(given):
+        raise PotluckError("must be 0 or more, got nan", field="checkpoint")
+    return given
+
+
+CheckpointOption = Annotated[
+    float, typer.Option(min=0, callback=_seconds, help="Seconds between checkpoints: what a kill -9 costs.")
+]
 MOST_COLUMNS = 6
 """Silos that a table shows one by one."""
 

@@ -47,7 +47,7 @@ class RunConfig:
     seeds: int = 5
     games: int = 16
     window: int = 0
-    """D, slots in a window; 0 is a whole game, 5 slots of games below 8, 32 of games above 64."""
+    """D, slots in a window; 0 is a whole game, or for most agents 5 slots of games below 8, 32 of games above 64."""
     looks: int = 1
     """At the results, at least, where there are so many windows."""
 
@@ -79,7 +79,9 @@ class RunConfig:
     @property
     def depth(self) -> int:
         """D."""
-        return self.window or window_length(self.scenario.horizon)
+        horizon = self.scenario.horizon
+        whole = isinstance(self.scenario, Scenario) and find_agent(self.agent, self.options)[0].whole_games
+        return self.window or (horizon if whole else window_length(horizon))
 
     @property
     def chunk(self) -> int:

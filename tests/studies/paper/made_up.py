@@ -21,7 +21,7 @@ def noise(place: int) -> np.ndarray:
 def seed_of(welfare: float, gains: float = 0.01) -> dict[str, Any]:
     return {
         "welfare": welfare,
-        "games": [welfare - 1, welfare + 1],
+        "games": [welfare - 1, welfare - 0.5, welfare, welfare + 0.5, welfare + 1],
         "payoffs": [welfare / SILOS] * SILOS,
         "transfers": [1.0, -1.0, 2.0, -2.0],
         "everything": {"welfare": 70.0, "payoffs": [17.5] * SILOS, "transfers": [0.0] * SILOS},

@@ -8,7 +8,7 @@ import pytest
 
 from potluck.federation.from_scenario import on_task
 from potluck.scenario import Scenario, preset
-from potluck.studies.paper.adapt import game_of, jobs_of, planner_of, possible, stage_of, turning_chunks, with_room
+from potluck.studies.paper.adapt import game_of, jobs_of, obstacle, planner_of, stage_of, turning_chunks, with_room
 from potluck.training.config import RunConfig, setup_one
 from potluck.training.lanes import alike
 from potluck.training.loop import Setup
@@ -91,7 +91,7 @@ def test_a_job_turns_at_half_and_at_three_quarters(tmp_path_factory: pytest.Temp
 def test_it_needs_four_silos_whose_data_stays(changed: dict[str, dict[str, object]], expected: bool) -> None:
     scenario = preset("paper")
     silos = scenario.silos.model_copy(update=changed.get("silos", {}))
-    assert possible(scenario.model_copy(update={"silos": silos})) is expected
+    assert (obstacle(scenario.model_copy(update={"silos": silos})) is None) is expected
 
 
 def test_learners_carry_on_through_the_change(stages: list[Setup]) -> None:

@@ -21,7 +21,7 @@ from potluck.scenario.description import mechanism_of
 from potluck.studies.paper.learnt import milestones
 from potluck.studies.paper.plan import StudyConfig, begin_study, read_study, same_as
 from potluck.studies.paper.results import RESULTS
-from potluck.studies.paper.telling import CLAIMS, FIGURES, REPORT, TABLES, tell
+from potluck.studies.paper.telling import CLAIMS, FIGURES, REPORT, TABLES, budget_of, tell, work_of
 from potluck.studies.paper.work import run_study, units
 
 KILLS = int(os.environ.get("KILLS", "3"))
@@ -114,6 +114,22 @@ def test_where_training_is_expensive_schemes_alone_are_compared(tmp_path: Path) 
     assert not any("adapt" in unit.name for unit in units(config, tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("changes", "left_out"),
+    [
+        ({}, set()),
+        ({"silos": preset("paper").silos.model_copy(update={"count": 3})}, {"adaptivity"}),
+        ({"mechanism": mechanism_of("none")}, {"intensities", "schedules"}),
+    ],
+)
+def test_what_a_scenario_cannot_have_is_left_out_and_said(changes: dict[str, Any], left_out: set[str]) -> None:
+    config = StudyConfig({"own": preset("paper").model_copy(update=changes)}, seeds=2, slots=120, games=2)
+    assert set(config.obstacles) == left_out
+    for told in (work_of(config), budget_of(config)):
+        assert ("Left out" in told) == bool(left_out)
+        assert all(part in told for part in left_out)
+
+
 def test_a_study_reads_back_as_it_was_begun_and_another_is_refused(tmp_path: Path) -> None:
     begin_study(config_of(), tmp_path)
     assert read_study(tmp_path) == config_of()
@@ -163,8 +179,9 @@ def test_processes_that_begin_one_study_at_once_begin_the_same(tmp_path: Path) -
 
 
 def test_a_scheme_that_cannot_play_is_named_before_anything_is_written(tmp_path: Path) -> None:
-    config = StudyConfig({"own": small()}, seeds=2, slots=120, games=2, schemes=("mpgd", "wpr", "mbpg"))
-    with pytest.raises(PotluckError, match="window must be a whole game"):
+    blind = small().model_copy(update={"observation": ("others", "communication", "signal")})
+    config = StudyConfig({"own": blind}, seeds=2, slots=120, games=2, schemes=("mpgd", "wpr", "mbpg"))
+    with pytest.raises(PotluckError, match="must have 'precision'"):
         begin_study(config, tmp_path / "study")
     assert not (tmp_path / "study").exists()
 

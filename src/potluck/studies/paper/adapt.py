@@ -54,13 +54,18 @@ class AttendedPlanner(Planner):
         return super().step(state, actions * self.present, key)
 
 
-def possible(scenario: Scenario) -> bool:
-    """Whether there are silos to change, and their data is theirs for the whole training."""
+def obstacle(scenario: Scenario) -> str | None:
+    """Why this federation cannot change so, if it cannot."""
     precision = scenario.precision
-    still = not isinstance(precision, FederationConfig) or (
-        precision.dynamics == "static" and precision.partition != "natural"
-    )
-    return scenario.silos.count >= 4 and still and "samples" not in scenario.silos.redraw
+    if scenario.silos.count < 4:
+        return "it takes four silos"
+    if "samples" in scenario.silos.redraw:
+        return "data sizes are drawn anew"
+    if isinstance(precision, FederationConfig) and precision.dynamics != "static":
+        return "data change anyway"
+    if isinstance(precision, FederationConfig) and precision.partition == "natural":
+        return "the partition is natural, so no silo can own more"
+    return None
 
 
 def with_room(scenario: Scenario) -> Scenario:

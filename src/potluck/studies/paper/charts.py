@@ -17,6 +17,7 @@ NAMES = {
     "mappo": "MAPPO",
     "greedy": "Greedy",
     "wpr": "WPR",
+    "mbpg": "MBPG",
     "random": "random",
     "fixed:1": "everybody brings all",
 }
@@ -28,6 +29,7 @@ LOOKS = {
     "mappo": (PALETTE[4], "-"),
     "greedy": (PALETTE[5], "-"),
     "wpr": (PALETTE[1], "-"),
+    "mbpg": (PALETTE[0], "-."),
     "random": (PALETTE[2], ":"),
     "fixed:1": (PALETTE[2], "--"),
 }

@@ -1,18 +1,22 @@
 """The paper's claims, each with a verdict: holds, does not hold, or not decided by so many seeds."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from potluck.studies.intervals import Interval
+from potluck.studies.judgement import SETTLED
+from potluck.studies.paper.adapt import STAGES
 from potluck.studies.paper.curves import gained, late, noise_of, recoveries, regained, slots_to, stages_of
 from potluck.studies.paper.findings import Findings, share_of_stake, welfare_of
-from potluck.studies.paper.plan import INTENSITIES, intensity_cell, schedule_cell
+from potluck.studies.paper.plan import INTENSITIES, SCHEMES, intensity_cell, schedule_cell
 from potluck.studies.paper.statistics import LEVEL, bca, mean
 from potluck.studies.paper.verdicts import (
     Claim,
+    Decision,
     Lead,
+    Measured,
     Seeds,
     claimed,
     decided,
@@ -23,12 +27,10 @@ from potluck.studies.paper.verdicts import (
     unmeasured,
 )
 
-SETTLED = 0.05
+STILL = 0.05
 """Of what a silo's payoff has moved in all: the most that it may still move from one tenth to the next."""
 POINTS = 20
 """Of a learning curve, that can tell whether it has settled."""
-EQUILIBRIUM = 0.05
-"""NashConv as a share of the stake, at most, of what counts as one."""
 
 
 def judge(found: Findings) -> list[Claim]:
@@ -38,21 +40,22 @@ def judge(found: Findings) -> list[Claim]:
 
 
 def _in_world(found: Findings, world: str) -> Iterator[Claim]:
-    rivals = [scheme for scheme in found.config.schemes if scheme != "mpgd"]
+    rivals = [scheme for scheme in SCHEMES if scheme != "mpgd" and scheme in found.config.schemes]
+    of_all = "all the paper's schemes" if len(rivals) + 1 == len(SCHEMES) else " and ".join(["mpgd", *rivals])
     own = found.welfare(world, "mpgd")
     theirs = {scheme: found.welfare(world, scheme) for scheme in rivals}
-    says = "MPGD has the highest overall payoffs of all schemes in the long run"
+    says = f"MPGD has the highest overall payoffs of {of_all} in the long run"
     yield _ahead("highest payoffs", world, says, own, theirs)
-    yield _fastest(found, world, rivals)
+    yield _fastest(found, world, f"MPGD converges fastest of {of_all}", rivals)
     raises = f"{found.config.worlds[world].mechanism.kind} raises welfare above"
     yield _ahead("beats WPR", world, f"{raises} WPR", own, {"wpr": theirs["wpr"]})
     if world in found.equilibria:
         unpaid = found.equilibria[world]
         learnt = share_of_stake(found.last(f"{world}/wpr")).mean
         says = f"{raises} the best equilibrium without it that was found"
-        more = f" ({unpaid['found_by']}); NashConv of WPR as learnt is {learnt:.0%} of its stake"
+        more = f" ({unpaid['found_by']}); NashConv of WPR as learnt is {learnt:.0%} of its stakes"
         named = {f"the {unpaid['welfare']:.1f} of that equilibrium": found.unpaid(world)}
-        yield _ahead("beats the best equilibrium without", world, says, own, named, more, seeds=len(own))
+        yield _ahead("beats the best equilibrium without", world, says, own, named, more)
     yield _silos_rise(found, world)
     for rule in found.config.rules(world)[1:]:
         ours, constant = (welfare_of(found, schedule_cell(world, name)) for name in (rule, "constant"))
@@ -69,23 +72,20 @@ def _in_main(found: Findings) -> Iterator[Claim]:
     yield _strangers(found)
 
 
-def _ahead(
-    name: str, world: str, says: str, own: Seeds, theirs: Mapping[str, Seeds], more: str = "", seeds: int | None = None
-) -> Claim:
+def _ahead(name: str, world: str, says: str, own: Seeds, theirs: dict[str, Seeds], more: str = "") -> Claim:
     """More welfare than any of them."""
     leads = leads_over(own, theirs)
     words = {lead.of: f"{_more(lead.alone.mean)} welfare per slot than {lead.of}{more}" for lead in leads}
-    count = min(len(own), *(len(values) for values in theirs.values())) if seeds is None else seeds
-    return claimed(name, world, says, leads, words, count)
+    return claimed(name, world, says, leads, words, min(map(len, (own, *theirs.values()))))
 
 
 def _more(value: float) -> str:
     return f"{abs(value):.2f} {'more' if value >= 0 else 'less'}"
 
 
-def _fastest(found: Findings, world: str, rivals: Sequence[str]) -> Claim:
+def _fastest(found: Findings, world: str, says: str, rivals: Sequence[str]) -> Claim:
     """Sooner at 95% of its own way than every rival that rises; a seed that does not rise gets there last."""
-    name, says = "fastest", "MPGD converges fastest"
+    name = "fastest"
     taken = {scheme: slots_to(found, world, scheme) for scheme in ("mpgd", *rivals)}
     risen = {scheme: int(np.isfinite(slots).sum()) for scheme, slots in taken.items()}
     end = found.cells[f"{world}/mpgd"]["curve"]["slots"][-1]
@@ -124,16 +124,16 @@ def _silos_rise(found: Findings, world: str) -> Claim:
     risen = decided(rises, seeds)
     words = f"{risen.by} earns {_more(risen.found.mean)} per slot in the last tenth than in the first"
     if risen.verdict != "holds":
-        return told(name, world, says, risen.verdict, words, risen.found, risen.level, seeds)
-    settled = decided([Lead(d.of, _below(d.alone), _below(d.among), d.level, d.level_among) for d in drifts], seeds)
-    moved = _below(settled.found)
+        return told(name, world, says, risen, {risen.by: words}, seeds)
+    settled = decided(drifts, seeds)
+    moved = _room(settled.found, STILL)
     words += f"; from the tenth before to the last {settled.by} still moved by {moved.mean:.1%} of its rise"
     verdict = settled.verdict if points >= POINTS else "not decided"
-    return told(name, world, says, verdict, words, moved, settled.level, seeds)
+    return told(name, world, says, Decision(verdict, settled.by, moved), {settled.by: words}, seeds)
 
 
 def _drift(of: str, payoffs: Float[np.ndarray, "seeds points"], tenth: int, rise: float, asked: int) -> Lead:
-    """How far a silo's payoff still moves from the tenth before to the last, as a share of its rise.
+    """How far a silo's payoff moves less, from the tenth before to the last, than it may: as a share of its rise.
 
     √max(0, E_seeds[Δ² − 2σ²/n]): that means of n points differ by their noise σ alone is no movement.
     """
@@ -141,16 +141,17 @@ def _drift(of: str, payoffs: Float[np.ndarray, "seeds points"], tenth: int, rise
     noise = np.array([noise_of(seed[len(seed) // 2 :]) for seed in payoffs])
     squares = (moved**2 - 2 * noise**2 / tenth) / max(rise, 1e-12) ** 2
 
-    def root(found: Interval) -> Interval:
-        return Interval(*(max(value, 0.0) ** 0.5 for value in (found.mean, found.low, found.high)))
+    def room(level: float) -> Measured:
+        found = bca(np.mean, squares, level=level)
+        middle, low, high = (max(value, 0.0) ** 0.5 for value in (found.mean, found.low, found.high))
+        return _room(Measured(middle, low, high, level), STILL)
 
-    among = bca(np.mean, squares, level=one_of(asked))
-    return Lead(of, root(mean(squares)), root(among), LEVEL, one_of(asked))
+    return Lead(of, room(LEVEL), room(one_of(asked)))
 
 
-def _below(share: Interval, most: float = SETTLED) -> Interval:
-    """How far something is below the most that it may be; and the other way round."""
-    return Interval(most - share.mean, most - share.high, most - share.low)
+def _room(share: Measured, most: float) -> Measured:
+    """most − share: how far something stays below the most that it may be; and from that again the share."""
+    return Measured(most - share.mean, most - share.high, most - share.low, share.level)
 
 
 def _adapts(found: Findings) -> Claim:
@@ -164,49 +165,69 @@ def _adapts(found: Findings) -> Claim:
     if not back:
         return unmeasured(name, world, says, "in a stage a planner gains nothing over WPR: there is no share", seeds)
     before = late(shares[:, stages == 0]).mean(1)
-    ends = {stage: late(shares[:, stages == stage]).mean(1) for stage in (1, 2) if (stages == stage).any()}
-    leads = [lead_of(str(stage), end - regained(before), 2) for stage, end in ends.items()]
+    ends = {row["stage"]: late(shares[:, stages == STAGES.index(row["stage"])]).mean(1) for row in back}
+    leads = [lead_of(stage, end - regained(before), 2) for stage, end in ends.items()]
     each = ", ".join(
         f"{end.mean():.0%} in the end of “{row['stage']}” ({row['seeds_back']} of {row['seeds']} seeds back)"
         for end, row in zip(ends.values(), back, strict=True)
     )
     number = f"share of the planner's gain {before.mean():.0%} before the change, {each}"
-    held = mean(before)
+    held = Measured.at(LEVEL, mean(before))
     if held.low <= 0:
-        return told(name, world, says, "not decided", f"{number}: nothing to lose", held, LEVEL, seeds)
-    return claimed(name, world, says, leads, dict.fromkeys(map(str, ends), number), seeds)
+        return told(name, world, says, Decision("not decided", "", held), {"": f"{number}: nothing to lose"}, seeds)
+    words = {lead.of: f"{number}; “{lead.of}” ends {_points(lead.alone.mean)} 95% of it" for lead in leads}
+    return claimed(name, world, says, leads, words, seeds)
+
+
+def _points(share: float) -> str:
+    return f"{abs(share):.0%} of the gain {'above' if share >= 0 else 'below'}"
 
 
 def _interior(found: Findings) -> Claim:
-    """The best α0 of the sweep lies within (1, 16) and beats both 0 to 1 and 16 to 32."""
+    """The best α0 within (1, 16) beats both 0 to 1 and 16 to 32; it does not hold where none within does."""
     levels = {level: welfare_of(found, intensity_cell(level)) for level in INTENSITIES}
     best = max(levels, key=lambda level: levels[level].mean())
-    within = [level for level in levels if 1 < level < 16]
-    inside = max(within, key=lambda level: levels[level].mean())
+    within = sorted((level for level in levels if 1 < level < 16), key=lambda level: -levels[level].mean())
     outside = {f"α0 = {level:g}": values for level, values in levels.items() if level not in within}
-    leads = leads_over(levels[inside], outside, len(within))
-    words = {
-        lead.of: f"best α0 of the sweep: {best:g}; the best between 1 and 16 is {inside:g}, with "
-        f"{_more(lead.alone.mean)} welfare per slot than {lead.of}"
-        for lead in leads
-    }
+    seeds = min(map(len, levels.values()))
+    leads = {level: leads_over(levels[level], outside, len(within)) for level in within}
+    # The best within decides, unless it fails and another might not.
+    inside = next((level for level in within if decided(leads[level], seeds).verdict != "does not hold"), within[0])
+    by = decided(leads[inside], seeds)
+    verdict = by.verdict if inside == within[0] else "not decided"
+    lead = next(lead for lead in leads[inside] if lead.of == by.by)
+    words = (
+        f"best α0 of the sweep: {best:g}; between 1 and 16 {inside:g} has {_more(lead.alone.mean)} welfare per slot "
+        f"than {lead.of}"
+    )
     says = "welfare has an interior maximum in α0 between 1 and 16"
-    return claimed("interior α0", found.config.main, says, leads, words, min(map(len, levels.values())))
+    decision = Decision(verdict, by.by, by.found)
+    return told("interior α0", found.config.main, says, decision, {by.by: words}, seeds)
 
 
 def _strangers(found: Findings) -> Claim:
     """Not the paper's: silos of a consortium share no seed."""
     says = (
-        f"what silos learnt apart is near an equilibrium when they meet (no constant deviation gains more than "
-        f"{EQUILIBRIUM:.0%} of the stake)"
+        "what silos learnt apart is near an equilibrium when they meet (NashConv over constant contributions is at "
+        f"most {SETTLED:.0%} of all stakes)"
     )
     name, world = "strangers", found.config.main
     seeds = found.cells[f"{world}/mpgd"]["strangers"]
     if not seeds:
         why = "there are fewer seeds than silos: nobody can be a stranger to all others"
         return unmeasured(name, world, says, why)
-    share = share_of_stake(seeds)
-    room = _below(share, EQUILIBRIUM)
-    words = f"NashConv {share.mean:.1%} of the stake in games of silos from different seeds"
+    share = Measured.at(LEVEL, share_of_stake(seeds))
+    room = _room(share, SETTLED)
+    words = (
+        f"NashConv {share.mean:.1%} of all stakes in games of silos from different seeds; {_most_tempted(seeds)} of "
+        "its own"
+    )
     verdict = decided([Lead("stake", room, room)], len(seeds)).verdict
-    return told(name, world, says, verdict, words, share, LEVEL, len(seeds))
+    return told(name, world, says, Decision(verdict, "stake", share), {"stake": words}, len(seeds))
+
+
+def _most_tempted(seeds: Sequence[dict[str, Any]]) -> str:
+    gains, stakes = (np.array([seed[name] for seed in seeds]).mean(0) for name in ("gains", "stakes"))
+    shares = np.divide(gains, stakes, out=np.zeros_like(gains), where=stakes > 0)
+    silo = int(shares.argmax())
+    return f"silo {silo} alone could gain {shares[silo]:.0%}"

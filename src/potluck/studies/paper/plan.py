@@ -100,7 +100,15 @@ class StudyConfig:
     @property
     def changes(self) -> bool:
         """Whether there is a federation that changes."""
-        return "adaptivity" in self.parts and adapt.possible(self.scenario)
+        return "adaptivity" in self.parts and adapt.obstacle(self.scenario) is None
+
+    @property
+    def obstacles(self) -> dict[str, str]:
+        """Parts that this scenario cannot have, and why."""
+        found = {} if (why := adapt.obstacle(self.scenario)) is None else {"adaptivity": why}
+        if not one_intensity(self.scenario):
+            found |= dict.fromkeys(("intensities", "schedules"), "there is no one α0 for all")
+        return {part: found[part] for part in self.parts if part in found}
 
     def cells(self) -> dict[str, RunConfig]:
         """Every training but those of adaptivity, by name."""

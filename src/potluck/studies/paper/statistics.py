@@ -1,7 +1,9 @@
-"""Few seeds, honestly: means and interquartile means with BCa bootstrap intervals, and who is better how often."""
+"""Few seeds, honestly: means and interquartile means with BCa bootstrap intervals, differences by Welch's t, and who is
+better how often.
+"""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -54,11 +56,35 @@ def interquartile_mean(values: Float[np.ndarray, " seeds"]) -> Interval:
 def difference(
     ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " other_seeds"], level: float = LEVEL
 ) -> Interval:
-    """Of means; seeds of different schemes have nothing in common. Where both are one thing, it is exactly 0."""
+    """Of means, by Welch's t. Where both are one thing, it is exactly 0.
+
+    A bootstrap of five seeds never leaves what they span, so it misses the truth three times as often as it says. Seeds
+    of different schemes are taken to have nothing in common: they share their first draws, of which learning leaves no
+    trace.
+    """
     samples = np.asarray(ours, float), np.asarray(theirs, float)
     if np.array_equal(*samples):
         return Interval(0.0, 0.0, 0.0)
-    return bca(lambda a, b, axis: a.mean(axis) - b.mean(axis), *samples, level=level)
+    return _student(float(samples[0].mean() - samples[1].mean()), samples, level)
+
+
+def of_mean(values: Float[np.ndarray, " seeds"], level: float = LEVEL) -> Interval:
+    """By Student's t: what decides, where a bootstrap would be too narrow."""
+    values = np.asarray(values, float)
+    return _student(float(values.mean()), (values,), level)
+
+
+def _student(value: float, samples: Sequence[Float[np.ndarray, " _"]], level: float) -> Interval:
+    """value ± t·√Σ v with v = s²/n of each sample, and (Σv)² / Σ v²/(n − 1) degrees of freedom."""
+    if min(map(len, samples)) < 2:
+        return Interval(value, value, value)
+    spread = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
+    if not spread.any():
+        return Interval(value, value, value)
+    share = spread / spread.sum()
+    freedom = 1 / sum(part**2 / (len(sample) - 1) for part, sample in zip(share, samples, strict=True))
+    half = float(stats.t.ppf((1 + level) / 2, freedom) * spread.sum() ** 0.5)
+    return Interval(value, value - half, value + half)
 
 
 def improvement(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " other_seeds"]) -> Interval:

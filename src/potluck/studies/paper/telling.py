@@ -90,10 +90,14 @@ def budget_of(config: StudyConfig) -> str:
     """What the verdicts are about, in words."""
     told = f"Every scheme learnt for {config.slots:,} slots in each of {seeds_of(config)}"
     if config.slots < PAPERS:
-        return (
-            f"{told}; the paper's learn for {PAPERS:,}, so these verdicts are about a shorter training than its claims."
-        )
-    return f"{told}."
+        told += f"; the paper's learn for {PAPERS:,}, so these verdicts are about a shorter training than its claims"
+    return " ".join(filter(None, (f"{told}.", without(config))))
+
+
+def without(config: StudyConfig) -> str:
+    """Which parts this scenario cannot have, and why; in words, or none."""
+    told = ", ".join(f"{part} ({why})" for part, why in config.obstacles.items())
+    return f"Left out, since this scenario cannot have it: {told}." if told else ""
 
 
 def work_of(config: StudyConfig) -> str:
@@ -104,7 +108,8 @@ def work_of(config: StudyConfig) -> str:
     trainings = sum(run.seeds for run in runs) + changing
     slots = sum(run.seeds * run.slots for run in runs) + changing * config.slots
     planners = len(config.worlds) + config.changes * len(STAGES)
-    return f"{trainings} trainings, {slots:,} slots in all, and {planners} planners."
+    most = f"{trainings} trainings, {slots:,} slots in all, and {planners} {'planners' if planners > 1 else 'planner'}."
+    return " ".join(filter(None, (most, without(config))))
 
 
 def seeds_of(config: StudyConfig) -> str:
