@@ -20,8 +20,8 @@ from potluck.scenario import Scenario, preset, render
 from potluck.scenario.description import mechanism_of
 from potluck.studies.paper.learnt import milestones
 from potluck.studies.paper.plan import StudyConfig, begin_study, read_study, same_as
-from potluck.studies.paper.results import RESULTS
-from potluck.studies.paper.telling import CLAIMS, FIGURES, REPORT, TABLES, budget_of, tell, work_of
+from potluck.studies.paper.results import RESULTS, result_file
+from potluck.studies.paper.telling import CLAIMS, FIGURES, REPORT, TABLES, budget_of, finished, tell, work_of
 from potluck.studies.paper.work import run_study, units
 
 KILLS = int(os.environ.get("KILLS", "3"))
@@ -155,6 +155,22 @@ def test_what_is_not_done_is_not_told(tmp_path: Path) -> None:
     begin_study(config_of(), tmp_path)
     with pytest.raises(PotluckError, match="is not done yet; go on with `potluck resume"):
         tell(tmp_path)
+
+
+def test_a_change_is_told_without_schemes_that_are_not_done_yet(tmp_path: Path) -> None:
+    config = StudyConfig({"own": small()}, seeds=2, slots=120, games=2)
+    begin_study(config, tmp_path)
+    (tmp_path / RESULTS).mkdir()
+    for name in config.results():
+        result_file(tmp_path, name).write_text("{}")
+    result_file(tmp_path, "adapt/mappo").unlink()
+    told, missing = finished(tmp_path)
+    assert told == config
+    assert missing.startswith("Not done yet, and not told: adaptivity of mappo (")
+    result_file(tmp_path, "adapt/mpgd").unlink()
+    told, missing = finished(tmp_path)
+    assert "adaptivity" not in told.parts
+    assert missing.startswith("Not done yet, and not told: adaptivity (")
 
 
 def begin(folder: Path, ready: Barrier, failed: "Queue[str]") -> None:

@@ -107,8 +107,9 @@ def _line(rows: Table, x: str, y: str, name: str, colour: str, style: str) -> Li
 
 
 def _schemes(rows: Table, names: Sequence[str], x: str, y: str) -> list[Line]:
-    """A line for each scheme."""
-    return [_line(_of(rows, scheme=name), x, y, name_of(name), *look_of(name)) for name in names]
+    """A line for each scheme that there are numbers of."""
+    lines = (_line(_of(rows, scheme=name), x, y, name_of(name), *look_of(name)) for name in names)
+    return [line for line in lines if line.x]
 
 
 def _levels(rows: Table, names: Sequence[str], ends: Sequence[float]) -> list[Line]:

@@ -197,8 +197,7 @@ def _interior(found: Findings) -> Claim:
     verdict = by.verdict if inside == within[0] else "not decided"
     lead = next(lead for lead in leads[inside] if lead.of == by.by)
     words = (
-        f"best α0 of the sweep: {best:g}; between 1 and 16 {inside:g} has {_more(lead.alone.mean)} welfare per slot "
-        f"than {lead.of}"
+        f"best α0 of the sweep: {best:g}; α0 = {inside:g} has {_more(lead.alone.mean)} welfare per slot than {lead.of}"
     )
     says = "welfare has an interior maximum in α0 between 1 and 16"
     decision = Decision(verdict, by.by, by.found)

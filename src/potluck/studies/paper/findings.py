@@ -27,7 +27,7 @@ class Findings:
     """By the names of `StudyConfig.cells`."""
     planners: Mapping[str, Any]
     adapted: Mapping[str, Any]
-    """By scheme; empty where the federation could not change."""
+    """By scheme, as far as it is done; empty where the federation could not change."""
     adapted_planners: Sequence[Any]
     equilibria: Mapping[str, Any] = field(default_factory=dict)
     """World by world the best equilibrium without redistribution that was found."""
@@ -39,7 +39,11 @@ class Findings:
             config,
             {name: read_result(folder, same_as(cells, name)) for name in cells},
             {world: read_result(folder, f"{world}/planner") for world in config.worlds},
-            {scheme: read_result(folder, f"adapt/{scheme}") for scheme in config.schemes} if config.changes else {},
+            {
+                scheme: read_result(folder, f"adapt/{scheme}")
+                for scheme in config.schemes
+                if config.changes and result_file(folder, f"adapt/{scheme}").exists()
+            },
             [read_result(folder, f"adapt/planner-{stage}") for stage in range(len(adapt.STAGES))]
             if config.changes
             else [],

@@ -30,6 +30,8 @@ CLAIMS = "claims.json"
 REPORT = "report.html"
 EQUILIBRIUM = "/equilibrium"
 """Without redistribution: everything else can be told before it is solved."""
+JUDGED = ("mpgd", "wpr")
+"""Schemes without which nothing can be told of a federation that changes."""
 PAPERS = 100_000
 """Slots in which the paper's learners have settled."""
 
@@ -71,19 +73,27 @@ def finished(folder: Path) -> tuple[StudyConfig, str]:
     """The study as far as it is done, and what is not told yet, in words; without its main world there is nothing."""
     config = read_study(folder)
 
+    beside = [f"adapt/{scheme}" for scheme in config.schemes if scheme not in JUDGED]
+
+    def there(name: str) -> bool:
+        return result_file(folder, name).exists()
+
     def done(worlds: Sequence[str], parts: Sequence[str]) -> bool:
         alone = dataclasses.replace(
             config, worlds={world: config.worlds[world] for world in worlds}, parts=tuple(dict.fromkeys(parts))
         )
-        return all(result_file(folder, name).exists() for name in alone.results() if not name.endswith(EQUILIBRIUM))
+        needed = (name for name in alone.results() if not name.endswith(EQUILIBRIUM) and name not in beside)
+        return all(map(there, needed))
 
     worlds = [world for world in config.worlds if world == config.main or done([world], PARTS[:1])]
     parts = tuple(part for part in config.parts if part == PARTS[0] or done(worlds, (PARTS[0], part)))
-    unsolved = [world for world in worlds if not result_file(folder, world + EQUILIBRIUM).exists()]
+    told = dataclasses.replace(config, worlds={world: config.worlds[world] for world in worlds}, parts=parts)
     absent = [f"the world {world}" for world in config.worlds if world not in worlds]
-    absent += [part for part in config.parts if part not in parts] + [f"equilibrium of {world}" for world in unsolved]
+    absent += [part for part in config.parts if part not in parts]
+    absent += [f"equilibrium of {world}" for world in worlds if not there(world + EQUILIBRIUM)]
+    absent += [f"adaptivity of {name.partition('/')[2]}" for name in beside if told.changes and not there(name)]
     missing = f"Not done yet, and not told: {', '.join(absent)} (potluck resume {folder})." if absent else ""
-    return dataclasses.replace(config, worlds={world: config.worlds[world] for world in worlds}, parts=parts), missing
+    return told, missing
 
 
 def budget_of(config: StudyConfig) -> str:
