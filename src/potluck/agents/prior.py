@@ -131,10 +131,10 @@ class Prior(eqx.Module):
         return Prior(laws[order], noise[order])
 
     def members(self, record: Record, count: int) -> OwnLaw:
-        """Laws that the record speaks for, at the level of this game, each as often as it is likely. Of every law there
-        are two: silos are alike, or they differ.
+        """A sample of the posterior over laws: `count` of them, likely ones several times.
 
-        They are taken at even distances of the summed likelihoods: no luck is needed, and all silos take the same.
+        Every law is asked twice: with silos that are alike, and with silos that differ. The sample is taken at even
+        distances of the cumulated likelihoods: no luck is needed, and all silos take the same.
         """
 
         def either(law: Numbers, noise: Float[Array, ""]) -> tuple[OwnLaw, Float[Array, "2"]]:
@@ -154,9 +154,11 @@ def level(
     """The law with the ceiling c, the e^gap and the b of every silo that suit a game, and the logarithm of how likely
     it makes the game.
 
-    P_t = c − e^g·y_t − n_t − Σ_n b_n·l_{n,t} is linear in all of them. With S the size of deviations δ from the law's
-    own, e_t = P_t − P̂_t and z_t = S·(1, −y_t, −l_t), all in units of the noise, δ = S·m with m = A⁻¹Zᵀe and
-    A = I + ZᵀZ. The evidence is −½|e − Zm|² − ½|m|² − ½ log det A − Σ log noise, in which nothing cancels.
+    P_t = c − e^g·y_t − n_t − Σ_n b_n·l_{n,t} is linear in all of them: y_t = (1 + x_t)^(−exponent) is what the progress
+    x_t leaves of the gap, n_t the wobble, l_{n,t} what `Coverage` multiplies b_n with. A Gaussian prior has deviations
+    δ of size S = (CEILING, GAP·e^g, narrowness, …) from the law's own numbers. With e_t = P_t − P̂_t and
+    z_t = S·(1, −y_t, −l_t), all in units of the noise, δ = S·m with m = A⁻¹Zᵀe and A = I + ZᵀZ. The evidence is
+    −½|e − Zm|² − ½|m|² − ½ log det A − Σ log noise, in which nothing cancels.
     """
     shared, silos = law_of(law), record.plan.shape[1]
     formula = shared.formula

@@ -111,8 +111,9 @@ def surveyed(played: Game, keys: Array) -> tuple[Float[Array, "games slots silos
 def fitted(
     plans: Float[Array, "games slots silos"], precision: Float[Array, "games slots"]
 ) -> tuple[Numbers, Float[Array, ""]]:
-    """The law of one federation, and by how much precision goes astray from it, in `unit`s. How narrow each silo's data
-    is was fitted beside, and belongs to this federation alone.
+    """The law of one federation, and by how much precision goes astray from it, in `unit`s.
+
+    How narrow each silo's data is is fitted too, and not answered: it says nothing of other federations.
 
     argmin_θ Σ ((P̂_t(θ) − P_t)/(noise·unit_t))² + Σ_i ((θ_i − θ⁰_i)/deviation_i)², by Levenberg and Marquardt.
     """

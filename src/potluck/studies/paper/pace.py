@@ -92,7 +92,7 @@ class Pace:
             self.over(piece)
 
     def begins(self) -> None:
-        """A piece, now."""
+        """The next piece begins: time counts from here."""
         self._share, self._then = 0.0, time.monotonic()
 
     def at(self, piece: Piece, share: float) -> None:
