@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 from numpy.testing import assert_allclose, assert_array_equal
 
-from potluck.agents import AGENTS, Act, AgentSpec, Brief, Public, Window
+from potluck.agents import AGENTS, Act, Brief, Public, Window
 from potluck.agents.earnings import Games, Seen, earnings_of
 from potluck.agents.model_based import AgentState, ModelBased
 from potluck.devices import GAMES, mesh_over
@@ -46,11 +46,11 @@ def hasty(brief: Brief) -> ModelBased:
 
 @pytest.fixture(scope="module", autouse=True)
 def _register_hasty() -> None:
-    AGENTS.register("hasty", AgentSpec(hasty, "mbpg that learns little"))
+    AGENTS.register("hasty", dataclasses.replace(AGENTS["mbpg"], build=hasty, help="mbpg that learns little"))
 
 
 @pytest.mark.parametrize("horizon", [1, 7, 30, 100])
-def test_its_windows_are_whole_games_however_long(horizon: int) -> None:
+def test_its_windows_are_whole_games_however_long_they_are(horizon: int) -> None:
     config = RunConfig(
         preset("paper").model_copy(update={"horizon": horizon}), "mbpg", slots=2 * horizon, seeds=1, games=1
     )
@@ -139,8 +139,14 @@ def test_what_is_paid_is_found_under_every_mechanism(kind: str, choices: dict[st
     assert_allclose(earnings(others.contributions, others.precision, others.signal, first), others.payoff, atol=0.1)
 
 
-@pytest.mark.parametrize("names", [("others", "communication", "signal", "precision"), ("slot", "precision", "others")])
-def test_games_are_as_they_were_played(names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("others", "communication", "signal", "precision", "own_contribution"),
+        ("slot", "own_contribution", "precision", "others"),
+    ],
+)
+def test_games_are_as_they_were_played_whatever_was_decided(names: tuple[str, ...]) -> None:
     environment = Members(game(SHORT.model_copy(update={"observation": names})))
     learner = AGENTS["mbpg"].build(
         Brief(environment, 0.95, 1, scenario=SHORT.model_copy(update={"observation": names}))
@@ -157,7 +163,7 @@ def test_games_are_as_they_were_played(names: tuple[str, ...]) -> None:
         window: Window[Any] = Window(
             observation=shown[None, :, silo],
             critic_observation=shown[None, :, silo],
-            act=Act(actions[None, :, silo], nothing, nothing),
+            act=Act(1 - actions[None, :, silo], nothing, nothing),
             payoff=jnp.stack(paid)[None, :, silo],
             first=jnp.arange(8) == 0,
             last=jnp.arange(8) == 7,
@@ -255,9 +261,10 @@ def _of(agents: AgentState, silo: int) -> Window[Any]:
     kept = public.contributions, public.precision, agents.seen.signal, agents.seen.payoff
     joint, precision, signal, payoff = (leaf[0, silo, :SURVEY] for leaf in kept)
     others = joint[..., np.arange(3) != silo]
-    after = jnp.concatenate([others, nothing, signal[..., None], precision[..., None]], axis=-1)
+    own = joint[..., silo, None]
+    after = jnp.concatenate([others, nothing, signal[..., None], precision[..., None], own], axis=-1)
     observation = jnp.concatenate([jnp.zeros_like(after[:, :1]), after[:, :-1]], axis=1)
-    act = Act(joint[..., silo, None], nothing, nothing)
+    act = Act(own, nothing, nothing)
     ends = jnp.arange(8) == 0, jnp.arange(8) == 7
     return Window(observation, observation, act, payoff, *ends, after[:, -1], None, None)
 
@@ -292,7 +299,7 @@ def test_what_leaves_the_run_is_the_plan_alone(whole: Path, tmp_path: Path) -> N
     policy, plan = load_policy(tmp_path / "p"), np.asarray(found.of_seed(1)[1].plan[1])
     for _ in range(2):  # a second game after a fresh start is the same
         policy.start()
-        assert_array_equal([policy.decide(np.full(10, 0.5)) for _ in range(8)], plan)
+        assert_array_equal([policy.decide(np.full(12, 0.5)) for _ in range(8)], plan)
     assert [leaf.shape for leaf in jax.tree.leaves(policy.actor)] == [(8, 1)]
     assert_allclose(evaluate(found.lanes, found.runs.agents, 0.95, 2).contributions[1, 0, :, 1], plan, atol=1e-6)
 
@@ -308,8 +315,3 @@ def test_what_leaves_the_run_is_the_plan_alone(whole: Path, tmp_path: Path) -> N
 def test_what_it_cannot_learn_from_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(PotluckError, match=message):
         setup_one(dataclasses.replace(RUN, agent="mbpg", **change))
-
-
-def test_a_long_game_needs_a_window_of_its_own() -> None:
-    with pytest.raises(PotluckError, match="window must be a whole game, 100 slots"):
-        setup_one(RunConfig(preset("paper").model_copy(update={"horizon": 100}), "mbpg"))

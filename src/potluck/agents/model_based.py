@@ -77,11 +77,12 @@ class MemoryState(eqx.Module):
 
 
 class ModelBased(eqx.Module):
-    """How one silo learns. `others`, `precision` and `signal` are where z_n has them of the newest slot."""
+    """How one silo learns. `others`, `own`, `precision` and `signal` are where z_n has them of the newest slot."""
 
     silos: int
     slots: int
     others: int
+    own: int
     precision: int
     signal: int | None
     discount: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.95)
@@ -229,12 +230,12 @@ class ModelBased(eqx.Module):
         """What was contributed, reached and earned in the window's games, on all devices.
 
         z_n tells of a slot after it: of all but the last in the observations, of the last in what is seen afterwards.
-        What the silo decided is taken for what it brought, so no environment may make something else of it.
+        What the silo brought counts, which may be less than it decided: who is absent brings nothing.
         """
         after = jnp.concatenate([window.observation[:, 1:], window.critic_observation_after[:, None]], axis=1)
         rest = after[..., self.others : self.others + self.silos - 1]
         places = jnp.arange(self.silos)
-        everybody = jnp.concatenate([window.act.action, rest], axis=-1)
+        everybody = jnp.concatenate([after[..., self.own, None], rest], axis=-1)
         everybody = everybody[..., jnp.where(places == seat, 0, places + (places < seat))]
         precision = after[..., self.precision]
         signal = jnp.zeros_like(precision) if self.signal is None else after[..., self.signal]

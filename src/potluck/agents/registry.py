@@ -104,6 +104,8 @@ class AgentSpec:
     """Which of `Options` it has a choice of, and its own way of each."""
     observes: tuple[str, ...] | None = None
     """Names of what it must see; None is what the scenario shows."""
+    also_observes: tuple[str, ...] = ()
+    """What it sees beside that, where the scenario does not show it anyway."""
     usage: str | None = None
     """How its name is written where it takes an argument, such as fixed:D."""
     whole_games: bool = False
@@ -112,7 +114,9 @@ class AgentSpec:
     def played(self, scenario: Scenario) -> Scenario:
         """The scenario as it plays and sees it."""
         scenario = self.adapt(scenario)
-        return scenario if self.observes is None else scenario.model_copy(update={"observation": self.observes})
+        seen = scenario.observation if self.observes is None else self.observes
+        seen = (*seen, *(name for name in self.also_observes if name not in seen))
+        return scenario if seen == scenario.observation else scenario.model_copy(update={"observation": seen})
 
 
 def _policy_gradient(brief: Brief, **ways: Any) -> PolicyGradient:
@@ -178,13 +182,14 @@ def _model_based(brief: Brief) -> ModelBased | ImaginedPlay:
     from potluck.game.observation import newest  # only here: a deployment that loads a policy needs no federation
 
     places = newest(tuple(names), brief.scenario.history, silos)
-    for needed in ("others", "precision"):
+    for needed in ("others", "own_contribution", "precision"):
         if needed not in places:
             raise PotluckError(f"must have {needed!r}: mbpg learns precision from contributions", field="observation")
     return ModelBased(
         silos=silos,
         slots=slots,
         others=places["others"].start,
+        own=places["own_contribution"].start,
         precision=places["precision"].start,
         signal=places["signal"].start if "signal" in places else None,
         discount=jnp.asarray(brief.discount),
@@ -239,6 +244,7 @@ AGENTS: Registry[AgentSpec] = Registry(
         "mbpg": AgentSpec(
             _model_based,
             "learns how precision comes about and improves in imagined play: for few slots; sees only its own",
+            also_observes=("own_contribution",),
             whole_games=True,
         ),
         "pretrained": AgentSpec(
