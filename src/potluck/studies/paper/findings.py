@@ -65,7 +65,7 @@ class Findings:
             return np.array([np.mean(seed) for seed in self.cells[f"{world}/random"]["curve"]["welfare"]])
         if scheme == "fixed:1":
             return np.array([seed["everything"]["welfare"] for seed in self.last(f"{world}/mpgd")])
-        return np.array([seed["welfare"] for seed in self.last(f"{world}/{scheme}")])
+        return welfare_in(self.last(f"{world}/{scheme}"))
 
     def shares(self, world: str, own: Float[np.ndarray, " seeds"]) -> Row:
         """Of the planner's gain, over WPR as it was learnt and over the best equilibrium without redistribution that
@@ -117,4 +117,9 @@ def share_of_stake(seeds: Sequence[Mapping[str, Any]]) -> Interval:
 
 
 def welfare_of(found: Findings, cell: str) -> Float[np.ndarray, " seeds"]:
-    return np.array([seed["welfare"] for seed in found.last(cell)])
+    """After the whole training."""
+    return welfare_in(found.last(cell))
+
+
+def welfare_in(seeds: Sequence[Mapping[str, Any]]) -> Float[np.ndarray, " seeds"]:
+    return np.array([seed["welfare"] for seed in seeds])

@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from potluck.studies.intervals import Interval
+from potluck.studies.intervals import RESAMPLES, Interval
 
-RESAMPLES = 2000
 LEVEL = 0.95
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from potluck.errors import file_faults
 from potluck.studies.paper.curves import adaptivity, recoveries, slots_to
-from potluck.studies.paper.findings import Findings, Row, Table, share_of_stake, spread_of, welfare_of
+from potluck.studies.paper.findings import Findings, Row, Table, share_of_stake, spread_of, welfare_in, welfare_of
 from potluck.studies.paper.plan import INTENSITIES, intensity_cell, schedule_cell
 from potluck.studies.paper.statistics import bca, difference, improvement, interquartile_mean, mean
 from potluck.training.files import write_text
@@ -168,7 +168,7 @@ def nash_conv(found: Findings) -> Table:
     for scheme in found.config.schemes:
         for stone in found.cells[f"{found.config.main}/{scheme}"]["milestones"]:
             gains, share = np.array([sum(seed["gains"]) for seed in stone["seeds"]]), share_of_stake(stone["seeds"])
-            welfare = np.array([seed["welfare"] for seed in stone["seeds"]])
+            welfare = welfare_in(stone["seeds"])
             rows.append({"scheme": scheme, "slots": stone["slots"], **spread_of(mean(welfare), "welfare"),
                          **spread_of(mean(gains), "nash_conv"), **spread_of(share, "share_of_stake")})  # fmt: skip
     return rows
@@ -183,7 +183,7 @@ def strangers(found: Findings) -> Table:
             if not seeds:
                 continue
             share = share_of_stake(seeds)
-            welfare = np.array([seed["welfare"] for seed in seeds])
+            welfare = welfare_in(seeds)
             rows.append({"scheme": scheme, "who": who, **spread_of(mean(welfare), "welfare"),
                          **spread_of(share, "nash_conv_share_of_stake")})  # fmt: skip
     return rows
