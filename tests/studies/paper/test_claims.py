@@ -24,7 +24,7 @@ def test_a_paper_that_is_right_is_told_so() -> None:
 def test_the_number_is_that_of_the_closest_rival() -> None:
     claim = by_name(judge(findings()))["highest payoffs"]
     assert claim.value == pytest.approx(10, abs=0.3)
-    assert "maa2c" in claim.number
+    assert "MAA2C" in claim.number
     assert claim.low is not None
     assert claim.value is not None
     assert claim.high is not None
@@ -67,8 +67,8 @@ def test_a_claim_about_the_papers_schemes_asks_them_alone() -> None:
     config = dataclasses.replace(found.config, schemes=("mpgd", "wpr", "mbpg"))
     cells = {**found.cells, "paper/mbpg": found.cells["paper/maa2c"]}
     told = by_name(judge(dataclasses.replace(found, config=config, cells=cells, adapted={})))
-    assert told["highest payoffs"].says == "MPGD has the highest overall payoffs of mpgd and wpr in the long run"
-    assert "than wpr" in told["highest payoffs"].number
+    assert told["highest payoffs"].says == "MPGD has the highest overall payoffs of MPGD and WPR in the long run"
+    assert "than WPR" in told["highest payoffs"].number
 
 
 @pytest.mark.parametrize(("lead", "verdict"), [(-1.0, "does not hold"), (1.0, "holds")])
@@ -183,7 +183,7 @@ def test_seeds_that_do_not_rise_get_there_last() -> None:
     soon = (20 + 80 * np.minimum(np.arange(20) / 3, 1.0)).tolist()
     claim = changed(welfare=[soon, soon, *[[50.0] * 20] * 3])["fastest"]
     assert claim.verdict != "holds"
-    assert "3 of 5 seeds of mpgd did not clearly rise" in claim.number
+    assert "3 of 5 seeds of MPGD did not clearly rise" in claim.number
 
 
 def test_fewer_seeds_than_silos_are_no_strangers() -> None:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from potluck.studies.judgement import SETTLED
 from potluck.studies.paper.adapt import STAGES
+from potluck.studies.paper.charts import name_of
 from potluck.studies.paper.curves import gained, late, noise_of, recoveries, regained, slots_to, stages_of
 from potluck.studies.paper.findings import Findings, share_of_stake, welfare_of
 from potluck.studies.paper.plan import INTENSITIES, SCHEMES, intensity_cell, schedule_cell
@@ -41,7 +42,9 @@ def judge(found: Findings) -> list[Claim]:
 
 def _in_world(found: Findings, world: str) -> Iterator[Claim]:
     rivals = [scheme for scheme in SCHEMES if scheme != "mpgd" and scheme in found.config.schemes]
-    of_all = "all the paper's schemes" if len(rivals) + 1 == len(SCHEMES) else " and ".join(["mpgd", *rivals])
+    of_all = (
+        "all the paper's schemes" if len(rivals) + 1 == len(SCHEMES) else " and ".join(map(name_of, ["mpgd", *rivals]))
+    )
     own = found.welfare(world, "mpgd")
     theirs = {scheme: found.welfare(world, scheme) for scheme in rivals}
     says = f"MPGD has the highest overall payoffs of {of_all} in the long run"
@@ -75,7 +78,7 @@ def _in_main(found: Findings) -> Iterator[Claim]:
 def _ahead(name: str, world: str, says: str, own: Seeds, theirs: dict[str, Seeds], more: str = "") -> Claim:
     """More welfare than any of them."""
     leads = leads_over(own, theirs)
-    words = {lead.of: f"{_more(lead.alone.mean)} welfare per slot than {lead.of}{more}" for lead in leads}
+    words = {lead.of: f"{_more(lead.alone.mean)} welfare per slot than {name_of(lead.of)}{more}" for lead in leads}
     return claimed(name, world, says, leads, words, min(map(len, (own, *theirs.values()))))
 
 
@@ -96,14 +99,14 @@ def _fastest(found: Findings, world: str, says: str, rivals: Sequence[str]) -> C
         return unmeasured(name, world, says, why)
     leads = leads_over(sooner["mpgd"], against)
     still = [
-        f"{len(taken[scheme]) - count} of {len(taken[scheme])} seeds of {scheme}"
+        f"{len(taken[scheme]) - count} of {len(taken[scheme])} seeds of {name_of(scheme)}"
         for scheme, count in risen.items()
         if count < len(taken[scheme])
     ]
     more = f"; {', '.join(still)} did not clearly rise" if still else ""
     words = {
         lead.of: f"{abs(lead.alone.mean):,.0f} slots {'sooner' if lead.alone.mean >= 0 else 'later'} at 95% of its own "
-        f"way than {lead.of}{more}"
+        f"way than {name_of(lead.of)}{more}"
         for lead in leads
     }
     return claimed(name, world, says, leads, words, min(map(len, [taken["mpgd"], *against.values()])), ties=False)

@@ -56,8 +56,11 @@ def _plotly() -> str:
 def _summary(claims: Sequence[Claim]) -> str:
     """What a person would say first."""
     counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in MARKS}
-    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"{len(claims)} claims were put to the test: {said}."
+    said = ", ".join(
+        f"{count} {told}"
+        for count, told in zip(counts.values(), ("hold", "do not hold", "are not decided"), strict=True)
+    )
+    return f"Of {len(claims)} claims that were put to the test {said}."
 
 
 def _claims(claims: Sequence[Claim]) -> str:
@@ -75,10 +78,11 @@ def _claims(claims: Sequence[Claim]) -> str:
 
 def _interval(claim: Claim) -> str:
     """With its level where that is not the usual one."""
-    if claim.low is None:
+    if claim.low is None or claim.high is None:
         return ""
-    level = "" if claim.level == LEVEL else f" at {claim.level:.4g}"
-    return f"{claim.low:.4g} to {claim.high:.4g}{level}"
+    low, high = (f"{end:,.0f}" if abs(end) >= 1000 else f"{end:.4g}" for end in (claim.low, claim.high))
+    level = "" if claim.level == LEVEL else f" at {100 * claim.level:.4g}%"
+    return f"{low} to {high}{level}"
 
 
 def _figure(chart: Chart) -> str:
