@@ -164,7 +164,7 @@ def payoffs(consortium: Consortium) -> list[float]:
     found = []
     for row in rows(consortium, silo="silo-0"):
         assert row.contribution is not None
-        samples = max(round(row.contribution * 120), 1)
+        samples = max(round(row.contribution * 120), int(row.contribution > 0))
         found.append(100 * row.precision - 0.01 * 2 * samples - 0.5 + row.transfer / 1_000_000)
     return found
 
