@@ -55,7 +55,7 @@ def adapted(before: float, after: float, place: int) -> dict[str, Any]:
 def planner(welfare: float) -> dict[str, Any]:
     return {
         "welfare": welfare,
-        "games": [welfare - 0.1, welfare + 0.1, welfare],
+        "games": [welfare - 1.1, welfare - 0.4, welfare, welfare + 0.4, welfare + 1.1],
         "payoffs": [welfare / SILOS] * SILOS,
         "precision": [0.6, 0.7, 0.8],
         "contributions": [[0.5] * SILOS] * SLOTS,

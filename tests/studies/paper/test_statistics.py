@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from potluck.studies.paper.statistics import difference, improvement, interquartile_mean, mean, of_mean
+from potluck.studies.paper.statistics import (
+    difference,
+    improvement,
+    interquartile_mean,
+    mean,
+    mean_square,
+    of_mean,
+)
 
 SEEDS = st.lists(st.floats(-1e3, 1e3, allow_subnormal=False), min_size=2, max_size=12).map(np.array)
 
@@ -45,9 +52,20 @@ def test_differences_are_welchs_and_means_students(ours: np.ndarray, theirs: np.
 
 
 def test_a_bootstrap_of_five_seeds_misses_three_times_as_often_as_it_says() -> None:
-    """So no verdict rests on one, and docs/study.md says so."""
+    """So no verdict rests on one."""
     found = [mean(values) for values in np.random.default_rng(0).normal(size=(400, 5))]
     assert 0.13 <= np.mean([one.low > 0 or one.high < 0 for one in found]) <= 0.21
+
+
+def test_rounding_decides_nothing() -> None:
+    assert difference(np.full(5, 3267.3644), np.full(5, 3267.3640)).low == 0
+    assert difference(np.full(5, 3267.37), np.full(5, 3267.36)).low > 0
+
+
+@pytest.mark.parametrize("middle", [0.0, 1.0])
+def test_intervals_of_mean_squares_miss_as_seldom_as_they_say(middle: float) -> None:
+    found = [mean_square(values) for values in np.random.default_rng(0).normal(middle, 1, size=(2000, 5))]
+    assert np.mean([not one.low <= 1 + middle**2 <= one.high for one in found]) <= 0.06
 
 
 def test_intervals_of_five_seeds_miss_as_seldom_as_they_say() -> None:

@@ -11,8 +11,8 @@ from potluck.studies.paper.adapt import STAGES
 from potluck.studies.paper.charts import name_of
 from potluck.studies.paper.curves import gained, late, noise_of, recoveries, regained, slots_to, stages_of
 from potluck.studies.paper.findings import Findings, share_of_stake, welfare_of
-from potluck.studies.paper.plan import INTENSITIES, SCHEMES, intensity_cell, schedule_cell
-from potluck.studies.paper.statistics import LEVEL, bca, mean
+from potluck.studies.paper.plan import INTENSITIES, SCHEMES, intensity_cell, moves_money, schedule_cell
+from potluck.studies.paper.statistics import LEVEL, mean_square, of_mean
 from potluck.studies.paper.verdicts import (
     Claim,
     Decision,
@@ -41,18 +41,25 @@ def judge(found: Findings) -> list[Claim]:
 
 
 def _in_world(found: Findings, world: str) -> Iterator[Claim]:
-    rivals = [scheme for scheme in SCHEMES if scheme != "mpgd" and scheme in found.config.schemes]
+    scenario = found.config.worlds[world]
+    paid = moves_money(scenario)
+    others = [scheme for scheme in SCHEMES if scheme != "mpgd" and scheme in found.config.schemes]
+    rivals = [scheme for scheme in others if paid or scheme != "wpr"]
     of_all = (
-        "all the paper's schemes" if len(rivals) + 1 == len(SCHEMES) else " and ".join(map(name_of, ["mpgd", *rivals]))
+        "all the paper's schemes" if len(others) + 1 == len(SCHEMES) else " and ".join(map(name_of, ["mpgd", *rivals]))
     )
     own = found.welfare(world, "mpgd")
     theirs = {scheme: found.welfare(world, scheme) for scheme in rivals}
-    says = f"MPGD has the highest overall payoffs of {of_all} in the long run"
-    yield _ahead("highest payoffs", world, says, own, theirs)
-    yield _fastest(found, world, f"MPGD converges fastest of {of_all}", rivals)
-    raises = f"{found.config.worlds[world].mechanism.kind} raises welfare above"
-    yield _ahead("beats WPR", world, f"{raises} WPR", own, {"wpr": theirs["wpr"]})
-    if world in found.equilibria:
+    if rivals:
+        says = f"MPGD has the highest overall payoffs of {of_all} in the long run"
+        yield _ahead("highest payoffs", world, says, own, theirs)
+        yield _fastest(found, world, f"MPGD converges fastest of {of_all}", rivals)
+    raises = f"{scenario.mechanism.kind} raises welfare above"
+    if paid:
+        yield _ahead("beats WPR", world, f"{raises} WPR", own, {"wpr": theirs["wpr"]})
+    else:
+        yield unmeasured("beats WPR", world, f"{raises} WPR", "no money is moved here: it is WPR")
+    if paid and world in found.equilibria:
         unpaid = found.equilibria[world]
         learnt = share_of_stake(found.last(f"{world}/wpr")).mean
         says = f"{raises} the best equilibrium without it that was found"
@@ -117,6 +124,8 @@ def _silos_rise(found: Findings, world: str) -> Claim:
     name, says = "silos rise", "the payoffs of all silos rise and settle within the training"
     curve, silos = found.cells[f"{world}/mpgd"]["curve"], found.config.worlds[world].silos.count
     points, seeds = len(curve["slots"]), len(curve["welfare"])
+    if points < 2:
+        return unmeasured(name, world, says, "the training is too short to have two points of a curve", seeds)
     tenth = max(1, points // 10)
     rises, drifts = [], []
     for silo in range(silos):
@@ -138,16 +147,17 @@ def _silos_rise(found: Findings, world: str) -> Claim:
 def _drift(of: str, payoffs: Float[np.ndarray, "seeds points"], tenth: int, rise: float, asked: int) -> Lead:
     """How far a silo's payoff moves less, from the tenth before to the last, than it may: as a share of its rise.
 
-    √max(0, E_seeds[Δ² − 2σ²/n]): that means of n points differ by their noise σ alone is no movement.
+    √max(0, E_seeds[Δ²] − 2σ²/n): that means of n points differ by their noise σ alone is no movement.
     """
     moved = payoffs[:, -tenth:].mean(1) - payoffs[:, -2 * tenth :][:, :tenth].mean(1)
     noise = np.array([noise_of(seed[len(seed) // 2 :]) for seed in payoffs])
-    squares = (moved**2 - 2 * noise**2 / tenth) / max(rise, 1e-12) ** 2
+    luck = 2 * np.mean(noise**2) / tenth
 
     def room(level: float) -> Measured:
-        found = bca(np.mean, squares, level=level)
-        middle, low, high = (max(value, 0.0) ** 0.5 for value in (found.mean, found.low, found.high))
-        return _room(Measured(middle, low, high, level), STILL)
+        found = mean_square(moved, level)
+        middle, low, high = (max(value - luck, 0.0) ** 0.5 for value in (found.mean, found.low, found.high))
+        of_rise = max(rise, 1e-12)
+        return _room(Measured(middle / of_rise, low / of_rise, high / of_rise, level), STILL)
 
     return Lead(of, room(LEVEL), room(one_of(asked)))
 
@@ -165,6 +175,8 @@ def _adapts(found: Findings) -> Claim:
     stages, shares, rows = np.array(stages_of(found, "mpgd")), gained(found, "mpgd"), recoveries(found)
     back = [row for row in rows if row["scheme"] == "mpgd"]
     name, world, seeds = "adapts", found.config.main, len(shares)
+    if not set(range(len(STAGES))) <= set(stages.tolist()):
+        return unmeasured(name, world, says, "the training is too short to have every stage of the change", seeds)
     if not back:
         return unmeasured(name, world, says, "in a stage a planner gains nothing over WPR: there is no share", seeds)
     before = late(shares[:, stages == 0]).mean(1)
@@ -175,7 +187,7 @@ def _adapts(found: Findings) -> Claim:
         for end, row in zip(ends.values(), back, strict=True)
     )
     number = f"share of the planner's gain {before.mean():.0%} before the change, {each}"
-    held = Measured.at(LEVEL, mean(before))
+    held = Measured.at(LEVEL, of_mean(before))
     if held.low <= 0:
         return told(name, world, says, Decision("not decided", "", held), {"": f"{number}: nothing to lose"}, seeds)
     words = {lead.of: f"{number}; “{lead.of}” ends {_points(lead.alone.mean)} 95% of it" for lead in leads}
@@ -218,8 +230,9 @@ def _strangers(found: Findings) -> Claim:
     if not seeds:
         why = "there are fewer seeds than silos: nobody can be a stranger to all others"
         return unmeasured(name, world, says, why)
-    share = Measured.at(LEVEL, share_of_stake(seeds))
-    room = _room(share, SETTLED)
+    gains, stakes = (np.array([sum(seed[of]) for seed in seeds], float) for of in ("gains", "stakes"))
+    room = Measured.at(LEVEL, of_mean((SETTLED * stakes - gains) / max(stakes.mean(), 1e-12)))
+    share = _room(room, SETTLED)
     words = (
         f"NashConv {share.mean:.1%} of all stakes in games of silos from different seeds; {_most_tempted(seeds)} of "
         "its own"

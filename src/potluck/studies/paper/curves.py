@@ -14,10 +14,10 @@ CLEAR = 3.0
 """Standard errors of the rise from the first point to the last: by less, nothing can be seen to have been learnt."""
 
 
-def smoothed(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
-    """Each point's mean with those beside it; fewer at the ends."""
+def smoothed(values: Float[np.ndarray, " points"], most: int = SMOOTH) -> Float[np.ndarray, " points"]:
+    """Each point's mean with those beside it, `most` in all; fewer at the ends."""
     sums, ends = np.cumsum(np.concatenate([[0.0], values])), np.arange(len(values))
-    first, last = np.maximum(ends - SMOOTH // 2, 0), np.minimum(ends + SMOOTH // 2 + 1, len(values))
+    first, last = np.maximum(ends - most // 2, 0), np.minimum(ends + most // 2 + 1, len(values))
     return np.asarray((sums[last] - sums[first]) / (last - first))
 
 
@@ -65,14 +65,14 @@ def gained(found: Findings, scheme: str) -> Float[np.ndarray, "seeds points"]:
     """(W − W_wpr) / (W_planner − W_wpr), WPR's being where it ends each stage; NaN in a stage whose planner and WPR are
     closer than their interval.
     """
-    stages = np.array(stages_of(found, scheme))
+    stages, of_wpr = (np.array(stages_of(found, name)) for name in (scheme, "wpr"))
     unpaid = np.array(found.adapted["wpr"]["curve"]["welfare"])
     own = np.array(found.adapted[scheme]["curve"]["welfare"])
     shares = np.full_like(own, np.nan)
     for stage, planner in enumerate(found.adapted_planners):
         inside = stages == stage
-        if inside.any():
-            level, best = late(unpaid[:, inside]).mean(1), np.array(planner["games"])
+        if inside.any() and (of_wpr == stage).any():
+            level, best = late(unpaid[:, of_wpr == stage]).mean(1), np.array(planner["games"])
             if difference(best, level).low > 0:
                 shares[:, inside] = (own[:, inside] - level.mean()) / (best.mean() - level.mean())
     return shares
@@ -80,7 +80,11 @@ def gained(found: Findings, scheme: str) -> Float[np.ndarray, "seeds points"]:
 
 def late(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """The last fifth of a stage."""
-    return values[..., -max(1, values.shape[-1] // 5) :]
+    return values[..., -a_fifth(values.shape[-1]) :]
+
+
+def a_fifth(points: int) -> int:
+    return max(1, points // 5)
 
 
 def recoveries(found: Findings) -> Table:
@@ -100,7 +104,8 @@ def recoveries(found: Findings) -> Table:
             if not inside.any():
                 continue
             begun = slots[np.argmax(inside) - 1]
-            own = np.stack([smoothed(seed) for seed in shares[:, inside]])
+            most = min(SMOOTH, a_fifth(int(inside.sum())))  # no wider than the end that verdicts are on
+            own = np.stack([smoothed(seed, most) for seed in shares[:, inside]])
             back, took = _back(own, before, slots[inside] - begun)
             rows.append(
                 {

@@ -71,22 +71,32 @@ class Findings:
         """Of the planner's gain, over WPR as it was learnt and over the best equilibrium without redistribution that
         was found; how far WPR is from an equilibrium. No share is given of a gain that is within its interval.
         """
-        planned, row = self.planned(world), Row()
-        share = gain_share(own, self.welfare(world, "wpr"), planned)
+        planned, wpr, row = self.planned(world), self.last(f"{world}/wpr"), Row()
+        share = gain_share(own, welfare_in(wpr), beside(planned, games_of(wpr)))
         row |= spread_of(share, "gain_share") if share else {}
         if world in self.equilibria:
-            share = gain_share(own, self.unpaid(world), planned)
+            unpaid = self.unpaid(world)
+            share = gain_share(own, unpaid, beside(planned, np.array(self.equilibria[world]["games"])))
             row |= spread_of(share, "gain_share_over_equilibrium") if share else {}
-        return row | {"wpr_share_of_stake": share_of_stake(self.last(f"{world}/wpr")).mean}
+        return row | {"wpr_share_of_stake": share_of_stake(wpr).mean}
 
-    def unpaid(self, world: str) -> Float[np.ndarray, " games"]:
-        """Welfare of the best equilibrium without redistribution, game by game, without the luck that WPR has too."""
-        luck = np.mean([seed["games"] for seed in self.last(f"{world}/wpr")], axis=0)
-        return np.asarray(np.array(self.equilibria[world]["games"]) - luck + luck.mean())
+    def unpaid(self, world: str, scheme: str = "mpgd") -> Float[np.ndarray, " games"]:
+        """Welfare of the best equilibrium without redistribution, game by game, beside a scheme that is compared."""
+        return beside(np.array(self.equilibria[world]["games"]), games_of(self.last(f"{world}/{scheme}")))
 
     def planned(self, world: str) -> Float[np.ndarray, " games"]:
         """The planner's welfare in each game: its luck is the games'."""
         return np.array(self.planners[world]["games"])
+
+
+def games_of(seeds: Sequence[Mapping[str, Any]]) -> Float[np.ndarray, " games"]:
+    """Welfare of every game, mean over seeds, which play the same games."""
+    return np.asarray(np.mean([seed["games"] for seed in seeds], axis=0))
+
+
+def beside(games: Float[np.ndarray, " games"], compared: Float[np.ndarray, " games"]) -> Float[np.ndarray, " games"]:
+    """What a plan earns in each game without the luck that who is compared with it has in the same game."""
+    return np.asarray(games - compared + compared.mean())
 
 
 def spread_of(found: Interval, name: str) -> Row:

@@ -151,6 +151,12 @@ def same_as(cells: dict[str, RunConfig], name: str) -> str:
     return next(first for first, run in cells.items() if values_of(run) == values_of(cells[name]))
 
 
+def moves_money(scenario: Scenario) -> bool:
+    """Whether silos are paid at all: WPR is the same otherwise."""
+    mechanism = scenario.mechanism
+    return mechanism.kind != "none" and getattr(mechanism, "intensity", 1.0) != 0.0
+
+
 def one_intensity(scenario: Scenario) -> bool:
     """Whether payoff is redistributed at one α0 for all."""
     mechanism = scenario.mechanism

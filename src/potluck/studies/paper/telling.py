@@ -48,7 +48,7 @@ def _told(config: StudyConfig, missing: str, folder: Path, watch: Watcher) -> li
     found = Findings.read(config, folder)
     try:
         tables, claims = all_tables(found), judge(found)
-    except (KeyError, TypeError, IndexError, AttributeError) as fault:
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as fault:
         place = folder / RESULTS
         raise PotluckError(f"{place}: what is there is not all of a study ({fault!r}); remove it and go on") from fault
     write_tables(tables, folder / TABLES)

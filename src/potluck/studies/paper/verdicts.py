@@ -91,8 +91,11 @@ def lead_of(of: str, values: Seeds, asked: int) -> Lead:
 def decided(leads: Sequence[Lead], seeds: int, *, ties: bool = True) -> Decision:
     """Holds where every interval is above 0. Does not hold where one is below, at a level that counts how many are
     asked, or is an exact tie (unless `ties` are a matter of how finely it is measured). Where nothing is decided, the
-    interval that could not tell.
+    interval that could not tell; what is not a number tells nothing.
     """
+    broken = next((lead for lead in leads if not np.isfinite([lead.alone.low, lead.alone.high]).all()), None)
+    if broken is not None:
+        return Decision("not decided", broken.of, broken.alone)
     least, lowest = min(leads, key=lambda lead: lead.alone.low), min(leads, key=lambda lead: lead.among.high)
     tied = [lead for lead in leads if ties and lead.alone.low == lead.alone.high == 0]
     if seeds >= FEWEST and least.alone.low > 0:
@@ -111,8 +114,8 @@ def claimed(
 
 
 def told(name: str, world: str, says: str, by: Decision, words: Mapping[str, str], seeds: int) -> Claim:
-    """A decision in words, with one on seeds where they are too few."""
-    few = f"; {seeds} seeds are too few to decide" if seeds < FEWEST else ""
+    """A decision in words, with one on seeds, or games, where they are too few."""
+    few = f"; {seeds} seeds or games are too few to decide" if seeds < FEWEST else ""
     found = by.found
     return Claim(
         name, world, says, by.verdict, words[by.by] + few, found.mean, found.low, found.high, found.level, seeds
