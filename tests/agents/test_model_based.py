@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 from numpy.testing import assert_allclose, assert_array_equal
 
-from potluck.agents import AGENTS, Act, Brief, Public, Window
+from potluck.agents import AGENTS, Act, Brief, Public, PublicRules, Window
 from potluck.agents.earnings import Games, Seen, earnings_of
 from potluck.agents.model_based import AgentState, ModelBased
 from potluck.devices import GAMES, mesh_over
@@ -47,6 +47,19 @@ def hasty(brief: Brief) -> ModelBased:
 @pytest.fixture(scope="module", autouse=True)
 def _register_hasty() -> None:
     AGENTS.register("hasty", dataclasses.replace(AGENTS["mbpg"], build=hasty, help="mbpg that learns little"))
+
+
+@pytest.mark.parametrize(("slots", "survey"), [(30 * 16 * 2, 16), (2000, 40), (4800, 80), (12_000, 96)])
+def test_a_short_run_surveys_half_of_its_games_at_most(slots: int, survey: int) -> None:
+    learner = setup_one(RunConfig(preset("paper"), "mbpg", slots=slots, seeds=1)).learner
+    assert isinstance(learner, ModelBased)
+    assert learner.survey == survey
+
+
+def test_where_there_is_no_scenario_but_rules_it_is_refused() -> None:
+    environment = Members(game(SHORT))
+    with pytest.raises(PotluckError, match=r"agent: mbpg does not learn in a deployment"):
+        AGENTS["mbpg"].build(Brief(environment, 0.95, 1, rules=PublicRules(2, {"kind": "none"})))
 
 
 @pytest.mark.parametrize("horizon", [1, 7, 30, 100])

@@ -140,6 +140,29 @@ def test_a_dominant_contribution_is_made_in_the_first_game() -> None:
         assert found.contributions.min() >= 0.95
 
 
+def test_late_slots_of_long_games_are_seen_however_small_a_discount_makes_them() -> None:
+    free = preset("paper").model_copy(update={"energy_price": 0.0, "horizon": 60, "discount": 0.5})
+    found = evaluate(setup(RunConfig(free, "pretrained", seeds=1)), None, free.discount, 1)
+    assert found.contributions[:, :, :-1].min() >= 0.95
+
+
+@pytest.mark.parametrize("schedule", ["constant", "gain", "printed"])
+def test_imagined_transfers_are_those_of_the_game(schedule: str) -> None:
+    rule = mechanism_of("redistribution", intensity=6.0, schedule=schedule)
+    scenario = SHORT.model_copy(update={"mechanism": rule})
+    played, learner = game(AGENTS["pretrained"].played(scenario)), learner_of(scenario)
+
+    def slot(state: Any, now: tuple[Array, Array]) -> tuple[Any, Any]:
+        return played.step(state, *now)
+
+    state = played.reset(jax.random.key(0))
+    slots = jax.lax.scan(slot, state, (PLAN, jax.random.split(jax.random.key(1), played.horizon)))[1]
+    begun = played.source.measure(state.federation)
+    samples = jnp.asarray(float(played.terms.samples[0]))
+    imagined = learner.transfers(PLAN, begun, slots.precision, samples)
+    assert_allclose(imagined, slots.payoff.transfer, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("kind", "choices", "silos"),
     [

@@ -57,6 +57,7 @@ LAW = dict.fromkeys(names(), 0.0)
         ("{}", "another kind of file"),
         (_changed(**{"potluck prior": 1}), "version 1, and this Potluck reads version 2"),
         (_changed(federations=[]), "rests on 0 federations"),
+        (_row(law=dict.fromkeys(names(), 200.0)), "its numbers are wrong"),
         (_changed(federations=7), "int"),
         (_row(law={"ceiling": 1.0}), "is missing"),
         (_row(law=LAW | {"formula.gap": float("nan")}), "numbers are wrong"),

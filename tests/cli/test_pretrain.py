@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from potluck.agents.prior_file import load_survey
-from potluck.scenario import Scenario
+from potluck.federation.from_scenario import on_task
+from potluck.scenario import FederationConfig, Scenario, preset, render
 from potluck.training import pretraining
 from tests.cli.person import potluck, refused
 
@@ -46,6 +48,25 @@ def test_a_policy_is_exported_where_nothing_was_trained(tmp_path: Path) -> None:
     assert "Wrote p.potluck: silo 3" in exported.stdout
 
 
+def test_nobody_s_data_is_read_for_what_is_public(tmp_path: Path) -> None:
+    far = on_task(preset("paper"), "digits")
+    assert isinstance(far.precision, FederationConfig)
+    away = far.precision.model_copy(update={"task": "folder:nowhere.npz"})
+    (tmp_path / "my.toml").write_text(render(far.model_copy(update={"precision": away})))
+    exported = potluck("export", "my.toml", "--silo", "0", "--out", "p.potluck", cwd=tmp_path)
+    assert exported.returncode == 0, exported.stderr
+
+
+def test_a_run_does_not_go_on_with_another_prior(tmp_path: Path) -> None:
+    words = "pretrain", "--tasks", "curve", "--federations", "4", "--out", "mine.json"
+    assert potluck(*words, "--seed", "40", cwd=tmp_path).returncode == 0
+    asked = "--agent", "pretrained:mine.json", "--slots", "30", "--games", "1", "--seeds", "1", "--out", "run"
+    assert potluck("train", "--preset", "paper", *asked, cwd=tmp_path).returncode == 0
+    (tmp_path / "mine.json").unlink()
+    assert potluck(*words, "--seed", "90", cwd=tmp_path).returncode == 0
+    assert "was learnt under another plan" in refused("resume", "run", cwd=tmp_path)
+
+
 def test_mistakes_cost_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{}")
     said = refused("train", "--agent", "pretrained:bad.json", "--slots", "30", "--seeds", "1", cwd=tmp_path)
@@ -56,3 +77,7 @@ def test_mistakes_cost_one_line(tmp_path: Path) -> None:
     assert "--federations must be 4 to 4096, got 1" in refused("pretrain", "--federations", "1", cwd=tmp_path)
     assert "--tasks must be curve or one of" in refused("pretrain", "--tasks", "mars", cwd=tmp_path)
     assert "not a prior that can be used" in refused("pretrain", "--tasks", "curve", "--out", "bad.json", cwd=tmp_path)
+    assert "--out: '.' is a folder; name a file" in refused("pretrain", "--tasks", "curve", "--out", ".", cwd=tmp_path)
+    np.savez(tmp_path / "few.npz", X=np.eye(20), y=np.arange(20) % 2)
+    said = refused("pretrain", "--tasks", "folder:few.npz", "--out", "few.json", cwd=tmp_path)
+    assert "samples, and 80 are the fewest" in said

@@ -391,6 +391,16 @@ def test_a_silo_without_a_policy_plays_the_one_that_ships(tmp_path: Path) -> Non
     assert exported.observes == OBSERVED
     seen = Situation(jnp.array([0.0] * 7 * 3 + [100.0, 1000.0, 20.0, 0.0, 0.0]), first=True, last=False)
     assert exported.decide(exported.init(), seen, 1.0)[1] == pytest.approx(seat.decide(seat.init(), seen, 1.0)[1])
+    others: dict[str, Any] = {"horizon": 4, "discount": 0.5, "mechanism": {"kind": "none"}}
+    for name, other in others.items():
+        with pytest.raises(PotluckError, match=f"plans for {name} "):
+            decider("mpgd", read_site(consortium.terms(0)), dataclasses.replace(rules, **{name: other}), 2, 0)
+
+
+def test_a_name_with_a_point_in_it_is_no_file() -> None:
+    assert decider("fixed:0.5", SITE, RULES, 4, 42).name == "fixed"
+    with pytest.raises(PotluckError, match=r"mine\.json: no such file; make one with `potluck pretrain`"):
+        decider("pretrained:mine.json", SITE, RULES, 4, 42)
 
 
 def test_a_share_outside_the_box_is_named() -> None:

@@ -22,7 +22,7 @@ from potluck.agents import Options
 from potluck.errors import PotluckError
 from potluck.training.config import RunConfig
 from potluck.training.evaluation import episode, long_term
-from potluck.training.export import MARK, export_policy, load_policy
+from potluck.training.export import MARK, export_policy, load_policy, untrained
 from potluck.training.files import HASH
 from potluck.training.run import Trained, start, trained
 from tests.training.conftest import TINY
@@ -210,6 +210,16 @@ def test_a_file_with_a_right_hash_and_wrong_content_is_refused(change: Any, expo
         load_policy(tmp_path / "p.potluck")
     assert "\n" not in str(refusal.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
+
+
+@pytest.mark.parametrize("change", [{"silos": 5}, {"slots": 0}, {"slots": 30_000_000}, {"history": 3}])
+def test_sizes_that_no_array_has_are_checked_too(change: dict[str, int], tmp_path: Path) -> None:
+    export_policy(untrained(TINY), 0, TINY.seed, tmp_path / "whole")
+    header, arrays = header_of((tmp_path / "whole").read_bytes())
+    header["settings"] |= change
+    (tmp_path / "p.potluck").write_bytes(rehashed(json.dumps(header).encode() + b"\n" + arrays))
+    with pytest.raises(PotluckError, match="not a policy that can be used"):
+        load_policy(tmp_path / "p.potluck")
 
 
 def test_nothing_in_the_file_leads_to_a_preset_s_terms(exported: Path) -> None:

@@ -19,6 +19,10 @@ from potluck.agents.learner import Act, Diagnostics, Window
 from potluck.agents.precision_model import Law, ensemble, fit, turns
 from potluck.devices import gathered
 
+SURVEY = 96
+"""Games before any law is fitted, unless a run has too few."""
+LEAST, EPSILON = 1e-12, 1e-16
+"""Of a slot's weight γ^t, and Adam's ε: who climbs must see slots that a discount makes small."""
 NEAR, FAR, BENDS = 0.02, 0.2, 5
 """How far a game is played from the plan: from so much to so much; bends of a changed stretch."""
 CONVENTIONS, LATE = 3, 0.2
@@ -88,7 +92,7 @@ class ModelBased(eqx.Module):
     discount: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.95)
     room: int = 512
     """Games on record."""
-    survey: int = 96
+    survey: int = SURVEY
     """Games before any law is fitted."""
     members: int = 4
     """Of each kind."""
@@ -269,7 +273,7 @@ class ModelBased(eqx.Module):
 
     def _climb(self, state: AgentState, begun: Plans, who: Float[Array, " silos"], steps: Int[Array, ""]) -> Plans:
         """So many steps of Adam, shorter and shorter, of those who climb."""
-        optimiser = optax.scale_by_adam()
+        optimiser = optax.scale_by_adam(eps=EPSILON)
 
         def step(at: Int[Array, ""], carry: tuple[Plans, optax.OptState]) -> tuple[Plans, optax.OptState]:
             plans, moments = carry
@@ -307,8 +311,13 @@ class ModelBased(eqx.Module):
     @property
     def _weights(self) -> Float[Array, " slots"]:
         """γ^t / Σγ^t."""
-        weights = self.discount ** jnp.arange(self.slots)
+        weights = jnp.maximum(self.discount ** jnp.arange(self.slots), LEAST)
         return weights / weights.sum()
+
+
+def surveyed_of(games: int) -> int:
+    """Of so many games in all, at most half are a survey: something must be left to learn from it."""
+    return min(SURVEY, max(games // 2, 1))
 
 
 def _follow(memory: MemoryState, plan: Plan) -> tuple[MemoryState, Float[Array, " 1"]]:

@@ -16,6 +16,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from potluck.agents.learner import Act, Diagnostics, Window
+from potluck.agents.model_based import EPSILON, LEAST
 from potluck.agents.precision_model import Plan, turns
 from potluck.agents.prior import OwnLaw, Prior, Record, SharedLaw, numbers_of
 from potluck.errors import PotluckError
@@ -24,6 +25,10 @@ from potluck.scenario import mechanism_of
 
 OBSERVED = ("others", "own_contribution", "precision", "own_samples", "own_terms", "own_place", "slot")
 """What it must see, in this order."""
+OBSERVED_ONCE = 5
+"""Numbers of it that are not said of every slot."""
+MOST_SILOS, MOST_SLOTS = 256, 10_000
+"""Of a scenario."""
 
 
 class Sight(eqx.Module):
@@ -112,7 +117,7 @@ class Pretrained(eqx.Module):
         seen = sight(observation, self.history, self.silos, self.slots)
         record = after(memory.record, seen)
         laws = self.prior.members(record, self.members)
-        plan = self.climb(laws, record.plan, seen)
+        plan = self.climb(laws, record, seen)
         at = jnp.minimum(seen.slot, self.slots - 1)
         predicted = memory.predicted.at[at].set(mean_of(laws, plan)[at])
         return MemoryState(Record(plan, record.precision, record.over), predicted), plan[at, seen.place][None]
@@ -142,40 +147,47 @@ class Pretrained(eqx.Module):
         }
         return None, window.memory_after, errors
 
-    def climb(self, laws: OwnLaw, begun: Plan, seen: Sight) -> Plan:
+    def climb(self, laws: OwnLaw, record: Record, seen: Sight) -> Plan:
         """All silos climb their own payoffs at once in the slots to come, each on the terms of who imagines them."""
-        optimiser = optax.scale_by_adam()
+        optimiser, begun = optax.scale_by_adam(eps=EPSILON), record.plan
         ahead = (jnp.arange(self.slots) >= seen.slot)[:, None]
         steps = jnp.where(seen.slot == 0, self.first_climb, self.later_climb)
 
         def step(at: Int[Array, ""], carry: tuple[Plan, optax.OptState]) -> tuple[Plan, optax.OptState]:
             plan, moments = carry
-            change, moments = optimiser.update(jnp.where(ahead, self.slopes(laws, plan, seen), 0.0), moments)
+            slopes = jnp.where(ahead, self.slopes(laws, plan, record, seen), 0.0)
+            change, moments = optimiser.update(slopes, moments)
             stride = self.stride * (1 + jnp.cos(jnp.pi * at / steps)) / 2
             return jnp.where(ahead, jnp.clip(plan + stride * change, 0, 1), plan), moments
 
         reached: Plan = jax.lax.fori_loop(0, steps, step, (begun, optimiser.init(begun)))[0]
         return reached
 
-    def slopes(self, laws: OwnLaw, plan: Plan, seen: Sight) -> Plan:
-        """∂u_n/∂d_{n,t} of every silo n, where p and κ v|D| are one's own: p·Σγ^s ∂P_s + γ^t(∂r_n − κ v|D|)."""
-        weights = self.discount ** jnp.arange(self.slots)
+    def slopes(self, laws: OwnLaw, plan: Plan, record: Record, seen: Sight) -> Plan:
+        """∂u_n/∂d_{n,t} of every silo n, where p and κ v|D| are one's own: p·Σγ^s ∂P_s + γ^t(∂r_n − κ v|D|), in which
+        time is counted from the slot at hand.
+        """
+        weights = jnp.maximum(self.discount ** jnp.maximum(jnp.arange(self.slots) - seen.slot, 0), LEAST)
 
         def revenue(plan: Plan) -> Float[Array, ""]:
             return seen.profit * weights @ mean_of(laws, plan)
 
-        precision = jax.lax.stop_gradient(mean_of(laws, plan))
+        expected = jax.lax.stop_gradient(mean_of(laws, plan))
+        precision = jnp.where(record.over, record.precision, expected)
+        begun = mean_of(laws, jnp.zeros_like(plan))[0]
 
         def received(own: Float[Array, " slots"], silo: Int[Array, ""]) -> Float[Array, ""]:
-            return weights @ self.transfers(plan.at[:, silo].set(own), precision, seen.samples)[:, silo]
+            return weights @ self.transfers(plan.at[:, silo].set(own), begun, precision, seen.samples)[:, silo]
 
         paid: Plan = jax.vmap(jax.grad(received), in_axes=(1, 0), out_axes=1)(plan, jnp.arange(self.silos))
         earned: Plan = jax.grad(revenue)(plan)
         return earned + paid - weights[:, None] * seen.cost
 
-    def transfers(self, plan: Plan, precision: Float[Array, " slots"], samples: Float[Array, ""]) -> Plan:
-        """r of every slot and silo, by the mechanism itself. That precision moves it too is left out, and others are
-        thought to hold as much as oneself.
+    def transfers(
+        self, plan: Plan, begun: Float[Array, ""], precision: Float[Array, " slots"], samples: Float[Array, ""]
+    ) -> Plan:
+        """r of every slot and silo, by the mechanism itself, from the precision of before the first slot on. That
+        precision moves it too is left out, and others are thought to hold as much as oneself.
         """
         held = jnp.full(self.silos, samples)
 
@@ -183,7 +195,7 @@ class Pretrained(eqx.Module):
             settled = settle_slot(self.mechanism, memory, facts_of(self.mechanism, now[0], held, now[1]))
             return settled.state, settled.transfers
 
-        received: Plan = jax.lax.scan(slot, first_state(self.mechanism, precision[0]), (plan, precision))[1]
+        received: Plan = jax.lax.scan(slot, first_state(self.mechanism, begun), (plan, precision))[1]
         return received
 
 
@@ -202,6 +214,8 @@ class PretrainedActor(eqx.Module):
 
     @classmethod
     def empty(cls, silos: int, slots: int, history: int, laws: int, mechanism: str) -> "PretrainedActor":
+        if not (2 <= silos <= MOST_SILOS and 1 <= slots <= MOST_SLOTS and 1 <= history <= MOST_SLOTS):
+            raise ValueError("its sizes are wrong")
         nothing = jnp.zeros((laws, len(numbers_of(SharedLaw()))))
         built = undeclared(mechanism_of(**json.loads(mechanism)), silos)
         prior, discount = Prior(nothing, nothing[:, 0]), jnp.zeros(())
@@ -213,6 +227,19 @@ class PretrainedActor(eqx.Module):
         own = self.learner
         sizes = {"silos": own.silos, "slots": own.slots, "history": own.history, "laws": len(own.prior.laws)}
         return {**sizes, "mechanism": own.described}
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers in what it must see."""
+        own = self.learner
+        return own.history * (own.silos + 1) + OBSERVED_ONCE
+
+    @property
+    def plans_for(self) -> dict[str, Any]:
+        """The game that it computes with; no other will do."""
+        own = self.learner
+        discount = round(float(own.discount), 6)
+        return {"horizon": own.slots, "mechanism": json.loads(own.described), "discount": discount}
 
     def initial_memory(self) -> MemoryState:
         return self.learner.initial_memory(None)
@@ -228,7 +255,7 @@ def pretrained(
 ) -> Pretrained:
     """The agent for a game; refused where silos do not know enough of its mechanism."""
     built, told = undeclared(mechanism, silos), ""
-    if any(np.isnan(leaf).any() for leaf in jax.tree.leaves(built)):
+    if any(np.isnan(leaf).any() for leaf in jax.tree.leaves(eqx.filter(built, eqx.is_inexact_array))):
         told = "what silos declare to the coordinator alone"
     if "marginal" in built.needs:
         told = "what each silo's update is worth"

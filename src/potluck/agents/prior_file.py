@@ -1,5 +1,6 @@
 """A prior as a file: the laws that it rests on, in JSON that people can read, and where they come from."""
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from importlib import resources
@@ -14,6 +15,8 @@ from potluck.agents.prior import Prior, SharedLaw
 from potluck.errors import PotluckError, reason
 
 MARK, VERSION = "potluck prior", 2
+LARGEST = 30.0
+"""Of a law's numbers, some of which are exponents: far more than any federation has."""
 FEWEST = 4
 """Federations that a prior rests on, at least."""
 REMEDY = "make one with `potluck pretrain`"
@@ -40,6 +43,11 @@ class Survey:
         """What they have in common."""
         laws = jnp.array([one.law for one in self.federations], jnp.float32)
         return Prior.in_order(laws, jnp.array([one.noise for one in self.federations], jnp.float32))
+
+    @property
+    def digest(self) -> str:
+        """Of all that it says."""
+        return hashlib.sha256(self.text().encode()).hexdigest()
 
     def text(self) -> str:
         """As a file holds it."""
@@ -72,7 +80,7 @@ def read_survey(text: str) -> Survey:
 
 def _surveyed(row: dict[str, Any]) -> Surveyed:
     law, noise = tuple(float(row["law"][name]) for name in names()), float(row["noise"])
-    if len(row["law"]) != len(law) or not np.isfinite([*law, noise]).all() or noise <= 0:
+    if len(row["law"]) != len(law) or not (np.abs([*law, noise]) <= LARGEST).all() or noise <= 0:
         raise ValueError("its numbers are wrong")
     return Surveyed(str(row["task"]), law, noise)
 

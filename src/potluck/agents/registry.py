@@ -12,11 +12,11 @@ from potluck.agents.environment import Sizes
 from potluck.agents.estimators import ESTIMATORS, TARGETS
 from potluck.agents.imagined import ImaginedPlay
 from potluck.agents.learner import Learner
-from potluck.agents.model_based import ModelBased
+from potluck.agents.model_based import SURVEY, ModelBased, surveyed_of
 from potluck.agents.policies import POLICIES
 from potluck.agents.policy_gradient import Placement, PolicyGradient
 from potluck.agents.pretrained import OBSERVED, Pretrained, pretrained
-from potluck.agents.prior_file import load_prior
+from potluck.agents.prior_file import load_prior, load_survey
 from potluck.agents.simple import Fixed, Greedy, Random, Solved
 from potluck.errors import PotluckError
 from potluck.registry import Registry
@@ -81,6 +81,8 @@ class Brief:
     """Slots of a window; 0 where it is not known yet."""
     rules: PublicRules | None = None
     """What all know of the game, where there is no scenario."""
+    games: int = 0
+    """That are played at once; 0 where it is not known."""
 
     @property
     def known(self) -> PublicRules | None:
@@ -104,6 +106,8 @@ class AgentSpec:
     """Which of `Options` it has a choice of, and its own way of each."""
     observes: tuple[str, ...] | None = None
     """Names of what it must see; None is what the scenario shows."""
+    rests_on: Callable[[str], str] | None = None
+    """A digest of what it reads, from the argument in its name: with another file it is another agent."""
     also_observes: tuple[str, ...] = ()
     """What it sees beside that, where the scenario does not show it anyway."""
     usage: str | None = None
@@ -174,6 +178,8 @@ def _imagined(brief: Brief) -> ImaginedPlay:
 
 
 def _model_based(brief: Brief) -> ModelBased | ImaginedPlay:
+    if brief.scenario is None and brief.rules is not None:
+        raise PotluckError(": mbpg does not learn in a deployment; export its plan and name the file", field="agent")
     if brief.scenario is None:
         return _imagined(brief)
     slots, silos, names = brief.environment.horizon, brief.scenario.silos.count, brief.scenario.observation
@@ -193,6 +199,7 @@ def _model_based(brief: Brief) -> ModelBased | ImaginedPlay:
         precision=places["precision"].start,
         signal=places["signal"].start if "signal" in places else None,
         discount=jnp.asarray(brief.discount),
+        survey=surveyed_of(brief.updates * brief.games) if brief.games else SURVEY,
     )
 
 
@@ -251,6 +258,7 @@ AGENTS: Registry[AgentSpec] = Registry(
             _pretrained,
             "for silos that have never met: begins with what other federations taught, learns within the game",
             observes=OBSERVED,
+            rests_on=lambda file: load_survey(file or None).digest,
             usage="pretrained[:FILE]",
         ),
         "greedy": AgentSpec(

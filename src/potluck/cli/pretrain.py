@@ -64,5 +64,7 @@ def pretrain(
         typer.echo(jsonlib.dumps({"file": str(out), "federations": counts, "seconds": seconds}))
         return
     of_each = ", ".join(f"{count} of {task}" for task, count in counts.items())
-    typer.echo(f"Wrote {out}: the laws of {len(survey.federations)} federations ({of_each}). Took {seconds:.0f} s.")
+    told = f"{out}: the laws of {len(survey.federations)} federations ({of_each})"
+    more = len(survey.federations) > federations
+    typer.echo(f"Nothing to do. {told} are there already." if more else f"Wrote {told}. Took {seconds:.0f} s.")
     typer.echo(f"Play with it: potluck train --agent pretrained:{out} --slots 480 --out runs/first")

@@ -17,11 +17,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from potluck.agents import Act, Brief, Learner, Options, PublicRules, Window, find_agent, window_length
+from potluck.agents import AGENTS, Act, Brief, Learner, Options, PublicRules, Window, find_agent, window_length
+from potluck.agents.pretrained import PretrainedActor
 from potluck.errors import PotluckError
 from potluck.flower.site import Site
 from potluck.flower.wire import Rules
 from potluck.game.observation import observation_size
+from potluck.scenario import mechanism_of
 from potluck.training.export import LoadedPolicy, load_policy
 
 UPDATES = 500
@@ -276,7 +278,7 @@ def decider(agent: str | float | Path, site: Site, rules: Rules, silos: int, siz
         policy = _loaded(file, known.st_ino, known.st_size, known.st_mtime_ns)
         return Policy(_fitting(copy.copy(policy), file, rules, silos))
     name = str(chosen)
-    if Path(name).suffix or os.sep in name:
+    if name.partition(":")[0] not in AGENTS and (Path(name).suffix or os.sep in name):
         raise PotluckError(f"{file}: no such file; write one with `potluck export`")
     return named(name, rules, silos, size)
 
@@ -310,4 +312,10 @@ def _fitting(policy: LoadedPolicy, file: Path, rules: Rules, silos: int) -> Load
     for name, value in wanted.items():
         if (trained := policy.about.get(name)) != value:
             raise PotluckError(f"{file}: was trained with {name} {trained}, and this run has {value}; export another")
+    if isinstance(policy.actor, PretrainedActor):
+        mechanism = mechanism_of(**rules.mechanism).model_dump(mode="json")
+        played = {"horizon": rules.horizon, "mechanism": mechanism, "discount": round(rules.discount, 6)}
+        for name, value in policy.actor.plans_for.items():
+            if value != played[name]:
+                raise PotluckError(f"{file}: plans for {name} {value}, and this run has {played[name]}; export another")
     return policy

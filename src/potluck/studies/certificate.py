@@ -149,6 +149,7 @@ def certify(
     imagination = None
     if slots > 0 if imagine is None else imagine:
         imagination = imagination_of(run) if against is None else against.imagination
+        imagination = imagination and imagination.apart()
     judged = judge(run, games=games, slots=slots, imagination=imagination, watch=watch)
     own, gains, stakes = judged.own, judged.gains, judged.stakes
     payoffs = own.payoffs.mean(1)

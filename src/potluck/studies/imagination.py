@@ -4,7 +4,7 @@ What is found here is only believed. Whoever uses it plays it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import equinox as eqx
@@ -36,6 +36,11 @@ class Told(eqx.Module):
     signal: Float[np.ndarray, "games slots"]
     payoffs: Float[np.ndarray, "games slots silos"]
     transfers: Float[np.ndarray, "games slots silos"]
+
+    @property
+    def welfare(self) -> Float[np.ndarray, "games slots"]:
+        """What all earn; money that is only moved, or comes from outside, is none."""
+        return np.asarray((self.payoffs - self.transfers).sum(-1))
 
 
 class Model(eqx.Module):
@@ -77,6 +82,10 @@ class Imagination:
     first_fit: int = FIRST_FIT
     """Steps of the first fit, and of later ones."""
     next_fit: int = NEXT_FIT
+
+    def apart(self) -> "Imagination":
+        """The same from here on, which what is played in another does not change."""
+        return replace(self, told=list(self.told))
 
     def survey(self) -> None:
         """Play plans that differ as much as they can, unless that was done."""

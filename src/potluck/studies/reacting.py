@@ -166,7 +166,7 @@ def reacting(imagination: Imagination, plan: Plan, watch: Watcher = lambda *_: N
         told = imagination.told
         contributions, precision, welfare = (
             np.concatenate(parts)
-            for parts in zip(*((t.contributions, t.precision, t.payoffs.sum(-1)) for t in told), strict=True)
+            for parts in zip(*((t.contributions, t.precision, t.welfare) for t in told), strict=True)
         )
         worth, luck = worth_of(welfare, precision, contributions), luck_of(laws, contributions, precision)
         feedback = improved(feedback, laws, luck, worth, imagination.key(4))

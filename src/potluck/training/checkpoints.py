@@ -84,8 +84,8 @@ def _read(place: Path, like: Runs, plan: str) -> Checkpoint:
     def of_this_plan(about: dict[str, Any]) -> Runs:
         if about["plan"] != plan:
             raise PotluckError(
-                f"{place}: was learnt under another plan; put back run.json or sweep.json, and scenario.toml, "
-                "or begin in another folder"
+                f"{place}: was learnt under another plan; put back run.json or sweep.json, scenario.toml and what the "
+                "agent reads, or begin in another folder"
             )
         return like
 

@@ -106,7 +106,9 @@ def setup_one(config: RunConfig) -> Setup:
     data = load_data(precision.task) if isinstance(precision, FederationConfig) else None
     environment = (Planner if spec.joint else Members)(game(scenario, data=data))
     updates = config.chunks * config.chunk
-    brief = Brief(environment, scenario.discount, updates, config.options, argument, scenario, config.depth)
+    brief = Brief(
+        environment, scenario.discount, updates, config.options, argument, scenario, config.depth, games=config.games
+    )
     return Setup(environment, spec.build(brief))
 
 

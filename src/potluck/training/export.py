@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from potluck.agents import find_agent
 from potluck.agents.actors import ACTORS, Actor
 from potluck.errors import PotluckError, file_faults, reason
-from potluck.scenario import Scenario
+from potluck.scenario import CurvePrecision, Scenario
 from potluck.training.files import read_arrays, write_arrays
 
 if TYPE_CHECKING:  # a deployment that loads a policy needs no federation
@@ -93,7 +93,7 @@ def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> No
         raise PotluckError(f": {str(place)!r} is a folder; name a file", field="out")
     setup, agents = run.of_seed(seed)
     actor = setup.learner.export(jax.tree.map(lambda leaf: leaf[silo], agents))
-    about: dict[str, Any] = {"agent": run.config.agent, "silo": silo, "silos": silos}
+    about: dict[str, Any] = {"agent": run.config.agent.partition(":")[0], "silo": silo, "silos": silos}
     if isinstance(played, Scenario):
         about |= {"history": played.history, "observation": played.observation}
         low, high = _bounds(tuple(played.observation), played.history, silos, silo)
@@ -106,12 +106,14 @@ def export_policy(run: "Trained", silo: int, seed: int, place: str | Path) -> No
 
 
 def untrained(scenario: Scenario, agent: str = "pretrained") -> "Trained":
-    """What silos that have never met begin with, as a run that has learnt nothing more."""
+    """What silos that have never met begin with, as a run that has learnt nothing more. It does not hang on what the
+    federation trains, so nobody's data is read.
+    """
     from potluck.training.config import RunConfig, setup
     from potluck.training.loop import Runs
     from potluck.training.run import Trained
 
-    config = RunConfig(scenario, agent, seeds=1)
+    config = RunConfig(scenario.model_copy(update={"precision": CurvePrecision()}), agent, seeds=1)
     return Trained(config, setup(config), Runs(None, None, None))
 
 
@@ -145,6 +147,8 @@ def load_policy(path: str | Path) -> LoadedPolicy:
 
     try:
         header, actor = read_arrays(Path(path), MARK, empty)
+        if not len(header["low"]) == len(header["high"]) == getattr(actor, "observation_size", len(header["low"])):
+            raise ValueError("it sees another number of things than it decides from")
         policy = LoadedPolicy(actor, header["about"], header["low"], header["high"])
     except FileNotFoundError:
         raise PotluckError(f"{path}: no such file; write one with `potluck export`") from None

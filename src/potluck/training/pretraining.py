@@ -34,6 +34,8 @@ DAMPED, EASED = 10.0, 0.3
 CURVE = "curve"
 LARGEST = 700
 """Samples of a silo that trains for real, at most: a survey takes seconds."""
+LEAST_SAMPLES = 80
+"""Of a task: ten for each of eight silos."""
 MOST = 4096
 """Federations of a prior: every silo weighs all of them before every slot."""
 PROFIT = 1000.0
@@ -45,7 +47,7 @@ def federation(task: str, seed: int) -> Scenario:
     count = int(draw.choice([2, 3, 4, 5, 6, 8]))
     cost = float(np.exp(draw.uniform(np.log(10), np.log(160))))
     room = 2000 if task == CURVE else min(len(load(task).labels) // count, LARGEST)
-    samples = round(room * draw.uniform(0.4, 0.7))
+    samples = max(round(room * draw.uniform(0.4, 0.7)), 1)
     energy = 4.0
     return Scenario(
         seed=seed,
@@ -161,6 +163,10 @@ def pretrain(place: Path, tasks: Sequence[str], federations: int, seed: int) -> 
     The file is written whole after each. Where it holds the first of them already, the survey goes on from there.
     """
     check(tasks, federations, seed)
+    for task in dict.fromkeys(tasks):
+        check_samples(task)
+    if place.is_dir():
+        raise PotluckError(f": {str(place)!r} is a folder; name a file", field="out")
     about = {"tasks": list(tasks), "seed": seed, "games": GAMES}
     survey = _begun(place, about)
     while len(survey.federations) < federations:
@@ -191,3 +197,9 @@ def check(tasks: Sequence[str], federations: int, seed: int) -> None:
     for task in tasks:
         if task != CURVE and task.partition(":")[0] not in known:
             raise PotluckError(f"must be {CURVE} or one of {', '.join(known)}, got {task!r}", field="tasks")
+
+
+def check_samples(task: str) -> None:
+    """Refuse a task that is too small to be divided."""
+    if task != CURVE and (found := len(load(task).labels)) < LEAST_SAMPLES:
+        raise PotluckError(f": {task} has {found} samples, and {LEAST_SAMPLES} are the fewest", field="tasks")

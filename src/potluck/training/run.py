@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt32
 
+from potluck.agents import find_agent
 from potluck.devices import bytes_of, check_memory, mesh_over
 from potluck.errors import PotluckError, file_faults
 from potluck.training import checkpoints
@@ -98,7 +99,9 @@ class Job:
     @property
     def plan(self) -> str:
         """A digest of all that decides what is learnt: a checkpoint of another plan is not this job's."""
-        decides = [values_of(self.config), self.names, self.labels, *([self.beside] if self.beside else [])]
+        spec, argument = find_agent(self.config.agent, self.config.options)
+        beside = [self.beside, spec.rests_on(argument) if spec.rests_on else ""]
+        decides = [values_of(self.config), self.names, self.labels, *filter(None, beside)]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
 
     @property
