@@ -1,5 +1,7 @@
 """Best responses and equilibria, where the answers are known."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -79,3 +81,14 @@ def test_on_real_training_a_wasteful_last_slot_is_found_to_its_full_worth() -> N
     assert worth.mean((0, 1)).min() > 1
     assert ((found - own.payoffs).mean((0, 1)) > 0.9 * worth.mean((0, 1))).all()
     assert jax.tree.all(jax.tree.map(lambda told: bool(np.isfinite(told).all()), imagination.told))
+
+
+def test_what_is_told_apart_stays_apart_and_money_from_outside_is_no_welfare() -> None:
+    imagination = Imagination(Planner(game(short(preset("paper")))), 0.95)
+    imagination.survey()
+    apart = imagination.apart()
+    apart.near(jnp.full((1, 8, 4), 0.5))
+    assert (len(imagination.told), len(apart.told)) == (2, 3)
+    told = apart.told[-1]
+    subsidised = dataclasses.replace(told, payoffs=told.payoffs + 7, transfers=told.transfers + 7)
+    assert_allclose(subsidised.welfare, told.welfare, rtol=1e-5)

@@ -80,9 +80,9 @@ class Findings:
             row |= spread_of(share, "gain_share_over_equilibrium") if share else {}
         return row | {"wpr_share_of_stake": share_of_stake(wpr).mean}
 
-    def unpaid(self, world: str, scheme: str = "mpgd") -> Float[np.ndarray, " games"]:
-        """Welfare of the best equilibrium without redistribution, game by game, beside a scheme that is compared."""
-        return beside(np.array(self.equilibria[world]["games"]), games_of(self.last(f"{world}/{scheme}")))
+    def unpaid(self, world: str) -> Float[np.ndarray, " games"]:
+        """Welfare of the best equilibrium without redistribution, game by game, beside MPGD."""
+        return beside(np.array(self.equilibria[world]["games"]), games_of(self.last(f"{world}/mpgd")))
 
     def planned(self, world: str) -> Float[np.ndarray, " games"]:
         """The planner's welfare in each game: its luck is the games'."""
