@@ -47,7 +47,7 @@ def federation(task: str, seed: int) -> Scenario:
     count = int(draw.choice([2, 3, 4, 5, 6, 8]))
     cost = float(np.exp(draw.uniform(np.log(10), np.log(160))))
     room = 2000 if task == CURVE else min(len(load(task).labels) // count, LARGEST)
-    samples = max(round(room * draw.uniform(0.4, 0.7)), 1)
+    samples = round(room * draw.uniform(0.4, 0.7))
     energy = 4.0
     return Scenario(
         seed=seed,
