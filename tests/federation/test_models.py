@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from potluck.errors import PotluckError
 from potluck.federation import MODELS, FedAvg, run
 from potluck.federation.from_scenario import on_task, precision_source
-from potluck.federation.models import CNN, Dense, convolve, patches
+from potluck.federation.models import CNN, Dense, by_blocks, convolve, patches
 from potluck.scenario import FederationConfig, preset
 from tests.federation import reference
 from tests.federation.conftest import federation, kernel
@@ -120,6 +120,7 @@ def test_convolution_by_blocks_is_convolution_by_patches_in_value_and_gradient()
     def by(function: Callable[[Dense, Array], Array]) -> tuple[Array, tuple[Dense, Array]]:
         return jax.value_and_grad(lambda both: jnp.sum(jnp.sin(function(*both))))((layer, image))
 
-    blocks, patched = by(convolve), by(lambda layer, image: layer(patches(image)))
-    for ours, theirs in zip(jax.tree.leaves(blocks), jax.tree.leaves(patched), strict=True):
-        assert_allclose(ours, theirs, atol=2e-4)
+    blocks, patched, either = by(by_blocks), by(lambda layer, image: layer(patches(image))), by(convolve)
+    for one, other, chosen in zip(*map(jax.tree.leaves, (blocks, patched, either)), strict=True):
+        assert_allclose(one, other, atol=2e-4)
+        assert_allclose(chosen, other, atol=2e-4)

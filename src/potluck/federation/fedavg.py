@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 from potluck.errors import PotluckError
 from potluck.federation.aggregations import AGGREGATIONS
 from potluck.federation.dynamics import Dynamics, Static, Window
+from potluck.federation.measuring import count_right
 from potluck.federation.models import Architecture, Model
 from potluck.federation.optimisers import OPTIMISERS, PLAIN
 from potluck.federation.source import Measurement
@@ -297,7 +298,7 @@ class FedAvg(eqx.Module):
 
     def precision(self, weights: Model) -> Float[Array, ""]:
         """P: the share of the held-out samples that the model gets right."""
-        right = jnp.sum(self.logits(weights, self.test.features).argmax(axis=1) == self.test.labels)
+        right = count_right(self.logits, weights, self.test.features, self.test.labels)
         if self.axis is not None:
             right = jax.lax.psum(right, self.axis)
         return right.astype(jnp.float32) / self.test.size

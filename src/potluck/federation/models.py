@@ -114,7 +114,12 @@ def folded(image: Num[Any, "height width channels"]) -> Num[Any, "rows columns b
 
 
 def convolve(layer: Dense, image: Float[Array, "height width channels"]) -> Float[Array, "rows columns outputs"]:
-    """Convolve 4 × 4 at stride 2 without cutting patches: multiply every block once, add what belongs together.
+    """Convolve 4 × 4 at stride 2, by patches on a CPU, whose gradient they make a third faster, else by blocks."""
+    return layer(patches(image)) if jax.default_backend() == "cpu" else by_blocks(layer, image)
+
+
+def by_blocks(layer: Dense, image: Float[Array, "height width channels"]) -> Float[Array, "rows columns outputs"]:
+    """Convolve without cutting patches: multiply every block once, add what belongs together.
 
     A patch is 2 × 2 blocks, so the product with a kernel is the sum of four products with its quarters, taken at
     neighbouring blocks. On an H200 this is a quarter faster than patches (16 and 32 channels on 32 × 32 × 3).
