@@ -24,10 +24,10 @@ from potluck.agents import AGENTS
 from potluck.devices import mesh_over, use_cores
 from potluck.federation.from_scenario import on_task
 from potluck.game import Planner, game
-from potluck.scenario import Scenario, preset
+from potluck.scenario import Scenario, load, preset
 from potluck.studies.deviations import CONSTANTS, evaluate, followed, forced_ways, unilateral
 from potluck.studies.intervals import Interval, interval
-from potluck.studies.planning import answer, best_plan
+from potluck.studies.planning import USUAL, Effort, answer, best_plan
 from potluck.training.config import RunConfig, seeds_of, setup
 from potluck.training.lanes import Lanes
 from potluck.training.loop import Setup, TrainConfig, begin, train
@@ -85,10 +85,10 @@ def _constant_gain(config: RunConfig, lanes: Lanes[Setup], agents: Any, games: i
     return float(gains / stakes)
 
 
-def searched(scenario: Scenario, found: list[dict[str, Any]]) -> Array:
+def searched(scenario: Scenario, found: list[dict[str, Any]], effort: Effort) -> Array:
     """The best plan for all that a search finds, from the agents' mean play."""
     starts = [jnp.asarray(row["contributions_by_slot"]) for row in found]
-    return answer(best_plan(Planner(game(scenario)), scenario, starts=starts))
+    return answer(best_plan(Planner(game(scenario)), scenario, effort, starts))
 
 
 def planned_row(name: str, scenario: Scenario, plan: Array, games: int) -> dict[str, Any]:
@@ -116,6 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--agents", nargs="*", default=["mbpg", "mpgd"], choices=list(AGENTS))
+    parser.add_argument("--scenario", type=Path, help="a file; the preset and what is said beside it do not count then")
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--intensity", type=float, help="α, instead of the preset's")
     parser.add_argument("--task", help="real training on it, instead of the curve")
@@ -128,15 +129,18 @@ def main() -> None:
     parser.add_argument("--deviations", type=int, default=64, help="games of every constant deviation, or 0 for none")
     parser.add_argument("--planner", action="store_true", help="search for the best plan for all as well")
     parser.add_argument(
+        "--effort", nargs=2, type=int, default=[USUAL.rounds, USUAL.games], help="of that search: rounds, games"
+    )
+    parser.add_argument(
         "--plan", nargs="*", type=Path, default=[], help="what a study found (results/paper.planner.json), to be played"
     )
     asked = parser.parse_args()
     use_cores()
-    scenario: Scenario = preset(asked.preset)
+    scenario: Scenario = load(asked.scenario) if asked.scenario else preset(asked.preset)
     if asked.intensity is not None:
         mechanism = scenario.mechanism.model_copy(update={"intensity": asked.intensity})
         scenario = scenario.model_copy(update={"mechanism": mechanism})
-    if asked.task:
+    if asked.task and not asked.scenario:
         scenario = on_task(scenario, asked.task, model=asked.model, dtype=asked.dtype)
     found: list[dict[str, Any]] = []
     for agent in asked.agents:
@@ -145,7 +149,7 @@ def main() -> None:
             found.append(row)
             asked.out.write_text(json.dumps(found) + "\n")
     plans = {place.stem: jnp.asarray(json.loads(place.read_text())["contributions"], float) for place in asked.plan}
-    plans |= {"planner": searched(scenario, found)} if asked.planner else {}
+    plans |= {"planner": searched(scenario, found, Effort(*asked.effort))} if asked.planner else {}
     for name, plan in plans.items():
         found.append(planned_row(name, scenario, plan, asked.evaluation))
         print(_row(found[-1]), flush=True)
