@@ -20,8 +20,9 @@ from numpy.testing import assert_allclose
 from potluck.errors import PotluckError
 from potluck.training import checkpoints, config, run
 from potluck.training.config import read_config, seeds_of
+from potluck.training.job import Job
 from potluck.training.loop import Runs, train
-from potluck.training.run import Job, resume, start, trained
+from potluck.training.run import resume, start, trained
 from tests.training.conftest import CONFIG, TINY
 
 

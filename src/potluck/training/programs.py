@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from potluck.training.config import RunConfig, seeds_of, setup_one
+from potluck.training.job import Job
 from potluck.training.lanes import alike, stack
 from potluck.training.loop import Setup
-from potluck.training.run import Job
 
 Cell = tuple[str, RunConfig]
 """A run, and the text that tells it from the others."""

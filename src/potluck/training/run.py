@@ -3,44 +3,37 @@
 import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt32
+from jaxtyping import Bool, Float
 
-from potluck.agents import find_agent
-from potluck.devices import bytes_of, check_memory, mesh_over
+from potluck.devices import mesh_over
 from potluck.errors import PotluckError, file_faults
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
+from potluck.training.claims import LOCK, claim
 from potluck.training.config import (
     RUN,
     SCENARIO,
     RunConfig,
     read_config,
-    seeds_of,
-    setup_one,
-    values_of,
     warn_of_other_machine,
     write_config,
 )
-from potluck.training.lanes import Lanes, stack
-from potluck.training.loop import Outcome, Runs, Setup, TrainConfig, begin, first, place, train
+from potluck.training.job import CHECKPOINTS, SNAPSHOTS, Job, without_games
+from potluck.training.lanes import Lanes
+from potluck.training.loop import Runs, Setup, begin, place, train
 from potluck.training.metrics import columns, rows
 
 METRICS = "metrics.csv"
-CHECKPOINTS = "checkpoints"
-SNAPSHOTS = "snapshots"
-LOCK = "lock"
 INTERVAL = 20.0
 """Seconds between checkpoints."""
 KEPT = "the last checkpoint is kept, make room and resume"
@@ -63,96 +56,6 @@ class Progress:
     diagnostics: Mapping[str, float]
     by_lane: Mapping[str, Mapping[str, float]]
     """The same but for diagnostics, lane by lane."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """Lanes that are trained together in a folder."""
-
-    folder: Path
-    config: RunConfig
-    """How long, in how many games; lanes of a sweep share it."""
-    lanes: Lanes[Setup]
-    seeds: UInt32[Array, " lanes"]
-    names: tuple[str, ...]
-    """Columns of the metrics that tell lanes apart."""
-    labels: tuple[str, ...]
-    """Their text, lane by lane."""
-    turns: tuple[tuple[int, Lanes[Setup]], ...] = ()
-    """From which chunk on other lanes of the same shapes take their place: what is played changes, learners go on."""
-    snapshots: frozenset[int] = frozenset()
-    """Chunks after which what is learnt is kept for good."""
-    beside: str = ""
-    """A digest of what else decides what is learnt."""
-    program: Callable[..., tuple[Runs, Outcome]] | None = None
-    """What `compiled` made of `train` beforehand."""
-
-    @classmethod
-    def of_run(cls, config: RunConfig, folder: Path, *, to_train: bool = False) -> "Job":
-        """A lane per seed; where they are `to_train`, there must be room for them."""
-        one = setup_one(config)
-        if to_train:
-            check_room(config, one, config.seeds)
-        seeds = seeds_of(config)
-        return cls(folder, config, stack([one] * config.seeds), seeds, ("seed",), tuple(map(str, np.asarray(seeds))))
-
-    @property
-    def plan(self) -> str:
-        """A digest of all that decides what is learnt: a checkpoint of another plan is not this job's."""
-        spec, argument = find_agent(self.config.agent, self.config.options)
-        beside = [self.beside, spec.rests_on(argument) if spec.rests_on else ""]
-        decides = [values_of(self.config), self.names, self.labels, *filter(None, beside)]
-        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
-
-    @property
-    def like(self) -> Runs:
-        """The shapes of what is learnt."""
-        like: Runs = eqx.filter_eval_shape(first, self.lanes, self.seeds, self.config.games)
-        return like
-
-    def calls(self, chunk: int) -> TrainConfig:
-        """What the compiled program is called with after so many calls."""
-        config = self.config
-        mesh = mesh_over(config.games)
-        return TrainConfig(self.lanes_at(chunk), self.seeds, mesh, config.games, config.depth, config.chunk)
-
-    def compiled(self) -> "Job":
-        """The same job, its program compiled. Threads can do so for several jobs at once, while another trains."""
-        runs = begin(self.lanes, self.seeds, self.config.games)
-        lowered = train.lower(self.calls(0), runs, jnp.asarray(0))  # type: ignore[attr-defined]
-        return dataclasses.replace(self, program=lowered.compile())
-
-    @property
-    def over(self) -> bool:
-        """Whether what was learnt in the end is kept for good."""
-        return self.config.chunks in self.snapshots and checkpoints.there(self.folder / SNAPSHOTS, self.config.chunks)
-
-    def lanes_at(self, chunk: int) -> Lanes[Setup]:
-        """What is played in the call of the compiled program that follows so many."""
-        return [self.lanes, *(lanes for begins, lanes in self.turns if begins <= chunk)][-1]
-
-    def newest(self, metrics: float = np.inf) -> Checkpoint | None:
-        """The newest checkpoint, none of whose metrics are lost."""
-        return checkpoints.latest(self.folder / CHECKPOINTS, self.like, self.plan, metrics)
-
-    def snapshot(self, chunk: int) -> Any:
-        """What all players of all lanes had learnt after so many chunks."""
-        found = checkpoints.at(self.folder / SNAPSHOTS, chunk, _learnt(self.like), self.plan)
-        return jax.tree.map(jnp.asarray, found.runs.agents)
-
-
-def check_room(config: RunConfig, one: Setup, lanes: int) -> None:
-    """Refuse to train what the memory cannot hold, by the number that is furthest above its default.
-
-    All that is learnt is there three times while it is updated; a window keeps, for every slot, what all silos of all
-    games saw, and four times what they remembered. Games are divided among devices.
-    """
-    lane = eqx.filter_eval_shape(first, stack([one]), jnp.zeros(1, jnp.uint32), 1)
-    seen = 16.0 * one.environment.players * one.environment.observation_size
-    each = 3 * bytes_of((lane.states, lane.memory)) + config.depth * (seen + 4 * bytes_of(lane.memory))
-    usual = {"seeds": lanes / 5, "games": config.games / 16, "window": config.depth / 32}
-    here = config.games / mesh_over(config.games).size if jax.default_backend() != "cpu" else config.games
-    check_memory(lanes * (3 * bytes_of(lane.agents) + here * each), max(usual, key=lambda name: usual[name]))
 
 
 @dataclass(frozen=True)
@@ -254,28 +157,6 @@ def _hashed(file: Path, size: int) -> Any:
     return found
 
 
-def claim(folder: Path, doing: str = "training") -> IO[bytes]:
-    """Make the folder this process's until the file is closed, or the process ends in any way."""
-    if (claimed := lock(folder / LOCK)) is None:
-        raise PotluckError(f"{folder}: another process is {doing} here; stop it first, or let it finish")
-    return claimed
-
-
-def lock(place: Path, *, wait: bool = False) -> IO[bytes] | None:
-    """Lock a file until it is closed; None where another has it, unless this is to `wait` for that one."""
-    file = place.open("wb")
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except ModuleNotFoundError:  # not on Windows
-        pass
-    except BlockingIOError:
-        file.close()
-        return None
-    return file
-
-
 def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: IO[bytes]) -> Generator[Progress]:
     """Train to the end, with a checkpoint every `interval` seconds, at the end and when this is closed."""
     config = job.config
@@ -305,7 +186,7 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
             lines = rows(numbers, job.labels, done * per_chunk * config.games, config.depth * config.games)
             size, done = _append(job, numbers, lines, written), done + 1
             if done in job.snapshots:  # before any checkpoint after which it could not be taken again
-                kept = dataclasses.replace(reached(), runs=_learnt(runs))
+                kept = dataclasses.replace(reached(), runs=without_games(runs))
                 checkpoints.save(job.folder / SNAPSHOTS, kept, len(job.snapshots))
             if done == config.chunks or time.monotonic() - when >= interval:
                 checkpoints.save(job.folder / CHECKPOINTS, reached())
@@ -316,11 +197,6 @@ def advance(job: Job, checkpoint: Checkpoint | None, interval: float, claimed: I
                 if saved < done:
                     checkpoints.save(job.folder / CHECKPOINTS, reached())
                 raise
-
-
-def _learnt(runs: Runs) -> Runs:
-    """Without the games: the larger part, where models are trained."""
-    return Runs(runs.agents, states=None, memory=None)
 
 
 @contextlib.contextmanager

@@ -24,8 +24,9 @@ from potluck.training.config import (
     write_config,
 )
 from potluck.training.files import write_text
+from potluck.training.job import check_room
 from potluck.training.programs import programs
-from potluck.training.run import INTERVAL, METRICS, Progress, check_room, restart
+from potluck.training.run import INTERVAL, METRICS, Progress, restart
 
 SWEEP = "sweep.json"
 TABLE = "sweep.csv"

@@ -22,10 +22,10 @@ from potluck.game import Game, Members, Planner, Report, State
 from potluck.game.players import Playing
 from potluck.scenario import FederationConfig, Scenario
 from potluck.training.config import RunConfig, setup_one
+from potluck.training.job import Job
 from potluck.training.lanes import stack
 from potluck.training.loop import Setup
 from potluck.training.programs import programs
-from potluck.training.run import Job
 
 TURNS = (0.5, 0.75)
 """Shares of the training after which the federation changes."""

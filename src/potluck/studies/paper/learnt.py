@@ -20,8 +20,9 @@ from potluck.studies.paper.pace import PLAY, Piece, Unit, nothing
 from potluck.studies.paper.plan import MILESTONES, StudyConfig
 from potluck.studies.paper.results import keep, result_file
 from potluck.training.config import RunConfig
+from potluck.training.job import Job
 from potluck.training.loop import fresh
-from potluck.training.run import METRICS, Job, restart
+from potluck.training.run import METRICS, restart
 
 POINTS = 80
 """Of a learning curve, at most."""

@@ -23,8 +23,9 @@ from potluck.studies.paper.results import RESULTS, keep, result_file
 from potluck.studies.paper.sharing import free, shared
 from potluck.studies.paper.trial import tried
 from potluck.training.config import warn_of_other_machine
+from potluck.training.job import Job
 from potluck.training.programs import programs
-from potluck.training.run import INTERVAL, Job
+from potluck.training.run import INTERVAL
 
 TRAINING = "training"
 CLAIMED = "claimed"
