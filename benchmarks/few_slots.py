@@ -5,6 +5,7 @@
 Every agent learns once. At each mark its play without exploration is measured in the same games. `gain` is that of the
 best constant deviation as a share of the stake, at the last mark. With `--planner` a search for the best plan for all
 begins in the end from where the agents have come to; its plan is played in the same games, as are those of `--plan`.
+`--scenario` measures a scenario file of your own.
 """
 
 import argparse
@@ -116,7 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--agents", nargs="*", default=["mbpg", "mpgd"], choices=list(AGENTS))
-    parser.add_argument("--scenario", type=Path, help="a file; the preset and what is said beside it do not count then")
+    parser.add_argument("--scenario", type=Path, help="a file, instead of preset, task, model and dtype")
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--intensity", type=float, help="α, instead of the preset's")
     parser.add_argument("--task", help="real training on it, instead of the curve")
@@ -135,12 +136,14 @@ def main() -> None:
         "--plan", nargs="*", type=Path, default=[], help="what a study found (results/paper.planner.json), to be played"
     )
     asked = parser.parse_args()
+    if asked.scenario and (asked.task or asked.model or asked.dtype):
+        parser.error("a scenario file says task, model and dtype itself")
     use_cores()
     scenario: Scenario = load(asked.scenario) if asked.scenario else preset(asked.preset)
     if asked.intensity is not None:
         mechanism = scenario.mechanism.model_copy(update={"intensity": asked.intensity})
         scenario = scenario.model_copy(update={"mechanism": mechanism})
-    if asked.task and not asked.scenario:
+    if asked.task:
         scenario = on_task(scenario, asked.task, model=asked.model, dtype=asked.dtype)
     found: list[dict[str, Any]] = []
     for agent in asked.agents:

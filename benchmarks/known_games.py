@@ -25,12 +25,12 @@ import numpy as np
 import potluck
 from potluck.agents.known_games import Cournot, LinearQuadratic, Pendulum, riccati
 from potluck.studies.intervals import interval
-from potluck.training.claims import claim
 from potluck.training.config import RunConfig
 from potluck.training.environments import EnvironmentConfig
 from potluck.training.evaluation import long_term
 from potluck.training.job import Job
 from potluck.training.lanes import each_lane
+from potluck.training.locks import claim
 from potluck.training.run import advance
 
 EVALUATION = 64

@@ -113,7 +113,7 @@ def test_a_model_from_outside_trains_by_its_name() -> None:
     assert isinstance(source.init(jax.random.key(0)).model.weights, Centroids)
 
 
-def test_convolution_by_blocks_is_convolution_by_patches_in_value_and_gradient() -> None:
+def test_convolution_by_blocks_or_as_a_cpu_does_it_is_convolution_by_patches_in_value_and_gradient() -> None:
     image = jax.random.normal(jax.random.key(0), (15, 13, 5))
     layer = Dense(jax.random.normal(jax.random.key(1), (7, 80)), jax.random.normal(jax.random.key(2), (7,)))
 

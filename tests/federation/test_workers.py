@@ -55,14 +55,12 @@ def test_blocks_are_equal_and_not_too_small(monkeypatch: pytest.MonkeyPatch) -> 
         assert [block_count(count, step) for count in (1, 8, 15, 16, 17, 128, 320, 6400)] == [1, 1, 1, 2, 1, 16, 16, 16]
 
 
-def test_on_a_cpu_a_block_holds_no_more_workers_than_its_cache_holds_samples_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_on_a_cpu_workers_in_step_read_no_more_than_its_caches_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(workers.BLOCKS, "cpu", (16, 8))
     monkeypatch.setattr(workers, "CACHE", 8 * 4 * 100)
-    # 8 workers of 100 bytes, which are 400 as floats, fit; of 101 bytes 7 do, of 400 two, of more one alone
-    assert [block_count(320, step) for step in (100, 101, 400, 401, 1e9)] == [16, 40, 160, 320, 320]
-    assert [block_count(6, step) for step in (100, 101, 400, 1e9)] == [1, 1, 3, 6]
+    # of 101 bytes, which are 404 as floats, 7 fit, and 5 divide 320; of 400 bytes two do, of more one alone
+    assert [block_count(320, step) for step in (101, 400, 401, 1e9)] == [64, 160, 320, 320]
+    assert [block_count(7, step) for step in (100, 101, 400)] == [1, 1, 7]
 
 
 def test_an_accelerator_needs_fewer_workers_where_each_reads_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ ACCELERATED = (8, 256)
 BUSY = 40_000_000
 """Bytes of samples in a step that keep an accelerator busy, however few the workers who read them are."""
 CACHE = 2 << 20
-"""Bytes of samples, as floats, that the caches of a CPU's core hold beside what a step makes of them: workers whose
-samples do not fit in together only push one another's out. One after the other they train a small CNN twice as fast."""
+"""Bytes of samples, as floats, that workers in step may read on a CPU: more of them push one another's activations out
+of its caches (`benchmarks/cnn_on_cpu.py`)."""
 
 
 class Corpus(eqx.Module):
@@ -110,13 +110,13 @@ def _in_blocks(descent: Callable[[Worker, Int[Array, ""]], Trained], workers: Wo
 
 
 def block_count(workers: int, step: float) -> int:
-    """The most blocks of equal size that are not too small, for workers who read so many bytes in a step."""
+    """The most blocks of equal size that are not too small, for workers who read so many bytes in a step.
+
+    On a CPU those who read much are in blocks that are not too large either.
+    """
     backend = jax.default_backend()
-    if backend in BLOCKS:
-        most, least = BLOCKS[backend]
-        fitting = max(1, int(CACHE // (4 * step)))
-        if fitting < least:
-            most, least = max(most, workers // fitting), fitting
-    else:
-        most, least = ACCELERATED[0], min(ACCELERATED[1], math.ceil(BUSY / step))
+    most, least = BLOCKS.get(backend, (ACCELERATED[0], min(ACCELERATED[1], math.ceil(BUSY / step))))
+    fitting = max(1, int(CACHE // (4 * step)))
+    if backend in BLOCKS and fitting < least:
+        return workers // max(size for size in range(1, fitting + 1) if workers % size == 0)
     return max((blocks for blocks in range(1, min(most, workers // least) + 1) if workers % blocks == 0), default=1)

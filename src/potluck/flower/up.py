@@ -13,7 +13,7 @@ from potluck.flower.deciders import FixedShare, named
 from potluck.flower.federation import Federation, deployed, simulated
 from potluck.ledger import Row, reading
 from potluck.scenario import FederationConfig, Scenario, render
-from potluck.training.claims import claim
+from potluck.training.locks import claim
 
 LOOKING = 0.5
 """Seconds between two looks at the ledger."""

@@ -25,9 +25,9 @@ from potluck.studies.figures import draw_learning, draw_silos
 from potluck.studies.intervals import Interval, interval
 from potluck.studies.plain import plain_values
 from potluck.studies.planning import Effort, Watcher, answer, best_plan, planner_of
-from potluck.training.claims import LOCK, claim
 from potluck.training.config import RUN, RunConfig, read_config
 from potluck.training.files import write_text
+from potluck.training.locks import LOCK, claim
 from potluck.training.run import METRICS, Progress, Trained, train_in, trained
 
 SLOTS = 19_200

@@ -19,7 +19,6 @@ from potluck.devices import mesh_over
 from potluck.errors import PotluckError, file_faults
 from potluck.training import checkpoints
 from potluck.training.checkpoints import Checkpoint
-from potluck.training.claims import LOCK, claim
 from potluck.training.config import (
     RUN,
     SCENARIO,
@@ -30,6 +29,7 @@ from potluck.training.config import (
 )
 from potluck.training.job import CHECKPOINTS, SNAPSHOTS, Job, without_games
 from potluck.training.lanes import Lanes
+from potluck.training.locks import LOCK, claim
 from potluck.training.loop import Runs, Setup, begin, place, train
 from potluck.training.metrics import columns, rows
 

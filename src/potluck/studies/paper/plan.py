@@ -14,10 +14,10 @@ from potluck.errors import PotluckError, file_faults
 from potluck.mechanisms.redistribution import RedistributionConfig
 from potluck.scenario import Scenario, render
 from potluck.studies.paper import adapt
-from potluck.training.claims import LOCK, lock
 from potluck.training.config import RunConfig, computed_with, setup_one, values_of
 from potluck.training.files import write_text
 from potluck.training.job import check_room
+from potluck.training.locks import LOCK, lock
 
 STUDY = "study.json"
 SCENARIO = "scenario.toml"

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from potluck.studies.paper.pace import Unit
-from potluck.training.claims import lock
+from potluck.training.locks import lock
 
 AGAIN = 1.0
 """Seconds until one who can only wait looks again."""

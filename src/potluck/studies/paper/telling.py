@@ -21,8 +21,8 @@ from potluck.studies.paper.tables import all_tables, write_tables
 from potluck.studies.paper.verdicts import Claim
 from potluck.studies.plain import plain_values
 from potluck.studies.planning import Watcher
-from potluck.training.claims import LOCK, lock
 from potluck.training.files import write_text
+from potluck.training.locks import LOCK, lock
 
 TABLES = "tables"
 FIGURES = "figures"
