@@ -4,7 +4,7 @@
 
 Every agent learns once. At each mark its play without exploration is measured in the same games. `gain` is that of the
 best constant deviation as a share of the stake, at the last mark. With `--planner` a search for the best plan for all
-begins in the end from where the agents have come to; its plan is played in the same games, as are those of `--plan`.
+begins in the end from what the agents' best seeds play; its plan is played in the same games, as are those of `--plan`.
 `--scenario` measures a scenario file of your own.
 """
 
@@ -61,6 +61,7 @@ def measure(config: RunConfig, marks: list[int], games: int, deviations: int) ->
             "welfare": dataclasses.asdict(interval(welfare)),
             "welfare_by_seed": welfare.tolist(),
             "contributions_by_slot": np.round(played.contributions.mean((0, 1)), 3).tolist(),
+            "best_seed_by_slot": np.round(played.contributions[welfare.argmax()].mean(0), 3).tolist(),
             "slots_per_second": config.seeds * (window - 1) * per_window / learning,
             "seconds": time.monotonic() - begun,
             "device": f"{len(jax.devices())} {jax.devices()[0].device_kind}",
@@ -87,8 +88,8 @@ def _constant_gain(config: RunConfig, lanes: Lanes[Setup], agents: Any, games: i
 
 
 def searched(scenario: Scenario, found: list[dict[str, Any]], effort: Effort) -> Array:
-    """The best plan for all that a search finds, from the agents' mean play."""
-    starts = [jnp.asarray(row["contributions_by_slot"]) for row in found]
+    """The best plan for all that a search finds, from what each agent's best seed played at each mark."""
+    starts = [jnp.asarray(row["best_seed_by_slot"]) for row in found]
     return answer(best_plan(Planner(game(scenario)), scenario, effort, starts))
 
 
